@@ -1,0 +1,43 @@
+# Every target does its own set-up: the virtual environment is made on first use and refreshed when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+FAMILY ?= foundation
+SIZE ?= small
+
+# One thread per BLAS call unless told otherwise; the engine spreads sites over the cores.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint results bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/demo.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpi,pandas,test]'
+	@touch $@ $(VENV)/demo.stamp
+
+demo: $(VENV)/demo.stamp ## joint PCA of ten sites of handwritten digits, by every solver, with a picture
+	$(BIN)/eigenpact demo
+
+lint: $(VENV)/test.stamp ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## lint, then all tests on two cores
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper)
+	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE)
+
+bench: $(VENV)/test.stamp ## time the runtime and the solvers against peers in the same run
+	$(BIN)/python -m benchmarks.overhead
+
+clean: ## remove the virtual environment and what tests left
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis eigenpact-demo

@@ -1,0 +1,59 @@
+"""Every error of the package.
+
+One root, :class:`EigenpactError`, so that a caller can catch what eigenpact says and nothing else; each error is also the
+built-in exception a Python user would expect.  A message names the value that was wrong, what is allowed, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class EigenpactError(Exception):
+    """Root of every error raised on purpose by eigenpact."""
+
+
+class InputError(EigenpactError, ValueError):
+    """Data or a parameter that cannot be used; nothing has been computed or changed."""
+
+
+class InputTypeError(EigenpactError, TypeError):
+    """A value of a type that cannot be used."""
+
+
+class MissingExtraError(EigenpactError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class FileError(EigenpactError, OSError):
+    """A file or folder that cannot be read or written."""
+
+
+class DataUnavailableError(EigenpactError, OSError):
+    """A data set is neither in EIGENPACT_DATA nor in the cache, and cannot be downloaded."""
+
+
+class WireError(EigenpactError, ValueError):
+    """A message that breaks its declaration: an unknown function, a wrong shape, dtype or size."""
+
+
+class StepError(EigenpactError, RuntimeError):
+    """A request that does not follow the last step a site executed."""
+
+
+class JournalError(EigenpactError, RuntimeError):
+    """A journal that does not belong to this run or contradicts it."""
+
+
+class SiteFailure(EigenpactError, RuntimeError):
+    """A local function failed at a site; the message names the site and the function."""
+
+
+class TooFewSites(EigenpactError, RuntimeError):
+    """Fewer sites are left than the engine's ``min_sites``."""
+
+
+class ProgramError(EigenpactError, RuntimeError):
+    """A program used a collective in a way its engine or kind of program does not allow."""
+
+
+class NotConvergedWarning(UserWarning):
+    """The solver stopped before reaching ``tol``; ``stop_reason_`` says why and what to do."""
