@@ -1,0 +1,169 @@
+"""Checks of the tables that sites bring, before anything is computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from eigenpact.errors import InputError, InputTypeError
+
+BLOCK_ELEMENTS = 1 << 20
+SHOWN = 5
+
+
+def check_same_features(
+    sites: Mapping[str, tuple[int, Sequence[str] | None]],
+) -> dict[str, NDArray[np.intp] | None]:
+    """Check that all sites have the same features; return how to reorder the columns of each site.
+
+    Parameters
+    ----------
+    sites : mapping of site name to (n_features, feature names or None)
+        The first site gives the number of features, the first site that has names gives their order.  A site without names
+        is taken to be in that order.
+
+    Returns
+    -------
+    dict of site name to an int array (length n_features) or None
+        ``X[:, order]`` puts the site's columns in the common order; None means they already are.
+
+    Examples
+    --------
+    >>> check_same_features({"A": (2, ["age", "bmi"]), "B": (2, ["bmi", "age"])})
+    {'A': None, 'B': array([1, 0])}
+    """
+    if not sites:
+        raise InputError("no sites were given; give at least one")
+    for name, (n_features, names) in sites.items():
+        _check_names(name, n_features, names)
+    first = next(iter(sites))
+    n_features = sites[first][0]
+    named = next((name for name, (_, names) in sites.items() if names is not None), None)
+    orders: dict[str, NDArray[np.intp] | None] = {}
+    for name, (count, names) in sites.items():
+        if names is not None and named is not None:
+            orders[name] = _order(named, sites[named][1] or (), name, names)
+        else:
+            orders[name] = None
+        if count != n_features:
+            raise InputError(
+                f"site {name!r} has {count} features, site {first!r} has {n_features}; every site needs the same columns"
+            )
+    return orders
+
+
+def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None) -> None:
+    """Raise an InputError that names the columns of X (n_rows x n_features, dense or sparse) holding NaN or infinity.
+
+    Nothing is densified, and at most a block of about a million entries is looked at at once.
+
+    >>> check_finite("A", np.ones((2, 2)))
+    >>> check_finite("A", np.array([[1.0, np.nan], [2.0, np.inf]]), ["age", "bmi"])
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: site 'A': column 'bmi' has 1 NaN and 1 infinite...
+    """
+    check_numeric(name, X)
+    table = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    if table.dtype.kind != "f":
+        return
+    nans = np.zeros(table.shape[1], dtype=np.int64)
+    infs = np.zeros(table.shape[1], dtype=np.int64)
+    for values, columns in _bad_entries(table):
+        is_nan = np.isnan(values)
+        nans += np.bincount(columns[is_nan], minlength=nans.size)
+        infs += np.bincount(columns[~is_nan], minlength=infs.size)
+    bad = np.flatnonzero(nans + infs)
+    if bad.size == 0:
+        return
+    labels = list(feature_names) if feature_names is not None else range(nans.size)
+    found = [
+        f"column {labels[j]!r} has "
+        + " and ".join(f"{count} {what}" for count, what in ((nans[j], "NaN"), (infs[j], "infinite")) if count)
+        for j in bad[:SHOWN]
+    ]
+    more = f", and {bad.size - SHOWN} more columns" if bad.size > SHOWN else ""
+    raise InputError(
+        f"site {name!r}: {', '.join(found)}{more}; only finite numbers are allowed: drop those rows or columns, or fill them in"
+    )
+
+
+def check_numeric(name: str, X: Any) -> None:
+    """Raise if X (n_rows x n_features: array, sparse matrix or DataFrame) does not hold real numbers.
+
+    >>> check_numeric("A", np.array([["1", "2"]]))
+    Traceback (most recent call last):
+    eigenpact.errors.InputTypeError: site 'A': X has dtype <U1; only real numbers are allowed...
+    """
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        bad = [(column, dtype) for column, dtype in X.dtypes.items() if getattr(dtype, "kind", "O") not in "biufc"]
+        if bad:
+            shown = ", ".join(f"{column!r} ({dtype})" for column, dtype in bad[:SHOWN])
+            more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
+            raise InputTypeError(f"site {name!r}: columns {shown}{more} are not numbers; drop them, or encode them as numbers")
+        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
+        dtype_text, is_complex = "complex", "c" in kinds
+    else:
+        dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X).dtype
+        if dtype.kind not in "biufc":
+            raise InputTypeError(
+                f"site {name!r}: X has dtype {dtype}; only real numbers are allowed: "
+                "convert it with X.astype(float), and encode text columns as numbers first"
+            )
+        dtype_text, is_complex = str(dtype), dtype.kind == "c"
+    if is_complex:
+        raise InputError(
+            f"Complex data not supported: site {name!r} has dtype {dtype_text}; "
+            "give real numbers, for example X.real, or X.real and X.imag side by side"
+        )
+
+
+def _check_names(name: str, n_features: int, names: Sequence[str] | None) -> None:
+    if names is None:
+        return
+    if len(names) != n_features:
+        raise InputError(f"site {name!r} has {n_features} features but {len(names)} feature names; give one name per column")
+    repeated = [feature for feature, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"site {name!r} has repeated feature names {repeated[:SHOWN]}; rename the columns apart")
+
+
+def _order(reference: str, wanted: Sequence[str], name: str, names: Sequence[str]) -> NDArray[np.intp] | None:
+    """Return the columns of ``names`` in the order of ``wanted``, None if they already are."""
+    if tuple(names) == tuple(wanted):
+        return None
+    missing = sorted(set(wanted) - set(names))
+    extra = sorted(set(names) - set(wanted))
+    if missing or extra:
+        parts = [
+            f"{what} {some[:SHOWN]}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
+            for what, some in (("lacks", missing), ("has in addition", extra))
+            if some
+        ]
+        raise InputError(
+            f"site {name!r} has {len(names)} features, site {reference!r} has {len(wanted)}; compared with {reference!r}, "
+            f"{name!r} {' and '.join(parts)}; every site needs the same columns: rename, drop or add them"
+        )
+    at = {feature: column for column, feature in enumerate(names)}
+    return np.array([at[feature] for feature in wanted], dtype=np.intp)
+
+
+def _bad_entries(table: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:
+    """Yield (values, columns) of the entries that are not finite, block by block."""
+    if sparse.issparse(table):
+        for start in range(0, table.nnz, BLOCK_ELEMENTS):
+            block = table.data[start : start + BLOCK_ELEMENTS]
+            bad = ~np.isfinite(block)
+            if bad.any():
+                yield block[bad], table.indices[start : start + BLOCK_ELEMENTS][bad]
+        return
+    step = max(1, BLOCK_ELEMENTS // max(1, table.shape[1]))
+    for start in range(0, table.shape[0], step):
+        block = table[start : start + step]
+        bad = ~np.isfinite(block)
+        if bad.any():
+            yield block[bad], np.nonzero(bad)[1]

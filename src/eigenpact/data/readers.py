@@ -1,0 +1,212 @@
+"""Read the table a site holds from a file."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from eigenpact.data.checks import check_numeric
+from eigenpact.data.optional import import_pandas
+from eigenpact.data.text_tables import read_text_table
+from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table read from a file.
+
+    Attributes
+    ----------
+    X : array or scipy sparse CSR, n_rows x n_features, float64 or float32
+    feature_names : tuple of str (length n_features), or None where the file has none
+    row_ids : tuple of str (length n_rows), or None where the file has none
+    """
+
+    X: Any
+    feature_names: tuple[str, ...] | None = None
+    row_ids: tuple[str, ...] | None = None
+
+
+def read_table(path: str | os.PathLike[str]) -> Table:
+    """Read a table, rows as samples, from .csv, .tsv (both also .gz), .npy, .npz or .parquet.
+
+    A first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one of
+    id, sample, index, row, holds row ids.  Cells that are empty, NA or NaN become nan.  A .npz file holds a matrix saved by
+    ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it are used.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = Path(folder.name, "north.csv")
+    >>> _ = file.write_text("id,age,bmi\\np1,61,22.5\\np2,48,\\n")
+    >>> table = read_table(file)
+    >>> table.feature_names, table.row_ids, table.X.tolist()
+    (('age', 'bmi'), ('p1', 'p2'), [[61.0, 22.5], [48.0, nan]])
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    extension = _extension(file)
+    if extension is None:
+        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
+    if file.is_dir():
+        raise FileError(f"{file} is a folder; give the files in it, one per site")
+    try:
+        if file.stat().st_size == 0:
+            raise FileError(f"{file} is empty; give a table with at least one row")
+        table = READERS[extension](file)
+    except FileError:
+        raise
+    except FileNotFoundError as error:
+        raise FileError(f"{file} does not exist; check the path (the current folder is {Path.cwd()})") from error
+    except MissingExtraError:
+        raise
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
+    return _checked(file, table)
+
+
+def site_name(path: str | os.PathLike[str]) -> str:
+    """Return the name of the site whose table is in a file: the file's name without its extension.
+
+    >>> site_name("tables/north.csv.gz")
+    'north'
+    """
+    file = Path(path)
+    extension = _extension(file)
+    return file.name[: -len(extension)] if extension else file.stem
+
+
+def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
+    """Read one table per site, in the given order.
+
+    An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
+    """
+    if isinstance(paths, str | os.PathLike):
+        raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
+    files: dict[str, Path] = {}
+    for entry in paths:
+        name, file = _named(entry)
+        if name in files:
+            raise InputError(
+                f"two sites are named {name!r}: {files[name]} and {file}; rename a file, or write name=path to name its site"
+            )
+        files[name] = file
+    if not files:
+        raise InputError("no paths were given; give at least one file, one per site")
+    return {name: read_table(file) for name, file in files.items()}
+
+
+def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
+    if isinstance(entry, str) and "=" in entry and not Path(entry).exists():
+        name, _, path = entry.partition("=")
+        if not name.strip() or not path:
+            raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
+        return name.strip(), Path(path)
+    return site_name(entry), Path(entry)
+
+
+def _extension(file: Path) -> str | None:
+    """Return the ending of the file's name that says how to read it."""
+    name = file.name.lower()
+    return next((extension for extension in READERS if name.endswith(extension) and len(name) > len(extension)), None)
+
+
+def _read_text(file: Path, delimiter: str) -> Table:
+    return Table(*read_text_table(file, delimiter))
+
+
+def _read_npy(file: Path) -> Table:
+    try:
+        return Table(np.load(file, allow_pickle=False))
+    except (ValueError, EOFError) as error:
+        raise FileError(f"{file} is not a .npy file of numbers ({error}); save it with numpy.save") from error
+
+
+def _read_npz(file: Path) -> Table:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            if {"format", "shape", "data"} <= set(archive.files):
+                return Table(_read_sparse(file))
+            arrays = {key: archive[key] for key in archive.files}
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
+    key = _matrix_key(file, arrays)
+    return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
+
+
+def _matrix_key(file: Path, arrays: dict[str, NDArray[Any]]) -> str:
+    if "X" in arrays:
+        return "X"
+    matrices = [key for key, value in arrays.items() if value.ndim == 2]
+    if len(matrices) != 1:
+        shapes = ", ".join(f"{key} {value.shape}" for key, value in arrays.items()) or "none"
+        raise InputError(f"{file} holds the arrays: {shapes}; name the table 'X', or keep exactly one 2-D array")
+    return matrices[0]
+
+
+def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(str(value) for value in values.ravel().tolist())
+
+
+def _read_sparse(file: Path) -> Any:
+    matrix = sparse.load_npz(file).tocsr()
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _read_parquet(file: Path) -> Table:
+    pandas = import_pandas("reading .parquet files")
+    try:
+        frame = pandas.read_parquet(file)
+    except ImportError as error:
+        raise MissingExtraError(
+            "reading .parquet files needs pyarrow next to pandas; run: pip install 'eigenpact[pandas]' pyarrow"
+        ) from error
+    except ValueError as error:
+        raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
+    return table_from_frame(frame, str(file))
+
+
+def table_from_frame(frame: Any, source: str) -> Table:
+    """Turn a pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids.
+
+    ``source`` names the frame in messages.
+    """
+    check_numeric(source, frame)
+    X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    ids = None if frame.index.dtype.kind in "iu" else tuple(str(label) for label in frame.index)
+    return Table(X, tuple(str(column) for column in frame.columns), ids)
+
+
+def _checked(file: Path, table: Table) -> Table:
+    """Check kind and shape, and make X float64 or float32."""
+    X, names, ids = table.X, table.feature_names, table.row_ids
+    check_numeric(site_name(file), X)
+    if X.ndim != 2:
+        raise InputError(f"{file} holds an array of shape {X.shape}; give a table, n_rows x n_features (see numpy.reshape)")
+    if 0 in X.shape:
+        raise InputError(f"{file} holds a table of shape {X.shape}; give at least one row and one column")
+    for what, texts, length in (("feature_names", names, X.shape[1]), ("row_ids", ids, X.shape[0])):
+        if texts is not None and len(texts) != length:
+            raise InputError(f"{file} has {len(texts)} {what} for a table of shape {X.shape}; give {length}")
+    wanted = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
+    return Table(X.astype(wanted, copy=False), names, ids)
+
+
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": partial(_read_text, delimiter=","),
+    ".tsv": partial(_read_text, delimiter="\t"),
+    ".csv.gz": partial(_read_text, delimiter=","),
+    ".tsv.gz": partial(_read_text, delimiter="\t"),
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".parquet": _read_parquet,
+}

@@ -1,0 +1,5 @@
+"""Where a run takes place."""
+
+from .inprocess import InProcess
+
+__all__ = ["InProcess"]

@@ -1,0 +1,126 @@
+"""All sites in this process: for trying things out, for tests, and for one machine with many files.
+
+Sites run in threads where that pays (their time in BLAS is long enough to share the cores), and one after the other where it
+does not.  BLAS itself runs one thread per call when there are several sites, so that cores are not fought over and the result
+does not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer
+
+THREADS_PAY = 1e-3
+"""Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Run every site in this process.
+
+    Parameters
+    ----------
+    threads : int, optional
+        Sites that may run at the same time; the number of cores by default, 1 for never more than one.
+    blas_threads : int, optional
+        Threads inside one BLAS call.  By default 1 with several sites; with one site BLAS is left as it is.
+    min_sites : int
+        A run goes on as long as this many sites are left.
+    """
+
+    threads: int | None = None
+    blas_threads: int | None = None
+    min_sites: int = 1
+
+    costs = Costs(latency=1e-4, bandwidth=5e9, flops=2e10)
+
+    def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
+        """Serve the sites and run the job, here."""
+        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
+        blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
+        with _limited_blas(blas), InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
+            return job(connection)
+
+
+class InProcessConnection(Connection):
+    """Site servers called directly, or through a pool of threads."""
+
+    def __init__(self, servers: Mapping[str, SiteServer], threads: int) -> None:
+        self._servers = dict(servers)
+        self._threads = min(threads, len(self._servers))
+        self._pool: ThreadPoolExecutor | None = None
+        self._seconds: dict[str, float] = {}  # how long a site took for each function, when last run alone
+
+    def __enter__(self) -> InProcessConnection:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def sites(self) -> tuple[str, ...]:
+        """All sites, sorted."""
+        return tuple(sorted(self._servers))
+
+    def n_features(self) -> Mapping[str, int]:
+        """Number of features at each site."""
+        return {name: server.n_features for name, server in self._servers.items()}
+
+    def positions(self, run: str, epoch: int) -> Mapping[str, int]:
+        """The last step each site executed."""
+        return {name: server.position(run, epoch) for name, server in self._servers.items()}
+
+    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Run a request at each named site, in sorted order."""
+        names = sorted(after)
+        if self._threads > 1 and len(names) > 1 and self._seconds.get(request.function, 0.0) > THREADS_PAY:
+            yield from self._in_threads(request, names, after)
+            return
+        for name in names:
+            begin = time.perf_counter()
+            response = self._servers[name].execute(request, after[name])
+            self._seconds[request.function] = time.perf_counter() - begin
+            yield response
+
+    def _in_threads(self, request: Request, names: list[str], after: Mapping[str, int]) -> Iterator[Response]:
+        """At most two replies per thread are under way or waiting to be consumed."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="eigenpact-site")
+        under_way: deque[Future[Response]] = deque()
+        try:
+            for name in names:
+                if len(under_way) == 2 * self._threads:
+                    yield under_way.popleft().result()
+                under_way.append(self._pool.submit(self._servers[name].execute, request, after[name]))
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Run a request at each node, then put every message into its receiver's inbox."""
+        responses = list(self.call(request, after))
+        for receiver, server in self._servers.items():
+            server.deliver({r.site: r.messages[receiver] for r in responses if receiver in r.messages})
+        yield from responses
+
+
+def _limited_blas(threads: int | None) -> Any:
+    return nullcontext() if threads is None else _controller().limit(limits=threads, user_api="blas")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -1,0 +1,95 @@
+"""Small dense linear algebra that several methods share: bases, the sign rule, packed triangles.
+
+Everything here works on the coordinator's side of the boundary, on blocks with n_features rows and few columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+SIGN_TIE = 1e-8
+"""Entries within this relative distance of the largest one count as equally large in :func:`fix_signs`."""
+
+
+def orthonormalize(A: Array) -> Array:
+    """An orthonormal basis (d x k) whose leading columns span those of A (d x k); full even if A is rank deficient.
+
+    >>> Q = orthonormalize(np.array([[3.0, 1.0], [0.0, 2.0], [4.0, 0.0]]))
+    >>> bool(np.allclose(Q.T @ Q, np.eye(2)))
+    True
+    """
+    Q: Array = scipy.linalg.qr(A, mode="economic", check_finite=False)[0]
+    return Q
+
+
+def new_directions(A: Array, Q: Array, floor: float) -> Array:
+    """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
+
+    Orthogonalized against Q before and after the rank decision, since once is not enough when A is almost in span(Q).
+    """
+    R = A - Q @ (Q.T @ A)
+    U, lengths, _ = scipy.linalg.svd(R, full_matrices=False, check_finite=False, lapack_driver="gesdd")
+    U = U[:, lengths > floor]
+    U = U - Q @ (Q.T @ U)
+    return orthonormalize(U)
+
+
+def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
+    """A uniformly distributed orthonormal basis (n_features x k), determined by the seed."""
+    return orthonormalize(np.random.default_rng(seed).standard_normal((n_features, k)))
+
+
+def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
+    """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all."""
+    d = S.shape[0]
+    k = d if k is None else k
+    values, vectors = scipy.linalg.eigh(
+        symmetrize(S), check_finite=False, **({} if 3 * k > d else {"subset_by_index": [d - k, d - 1]})
+    )
+    return values[::-1][:k].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :k])
+
+
+def symmetrize(S: Array) -> Array:
+    """(S + S^T) / 2."""
+    half: Array = (S + S.T) / 2
+    return half
+
+
+def fix_signs(basis: Array) -> Array:
+    """Flip columns so that the entry of largest magnitude is positive; the first of nearly equal ones decides.
+
+    This is scikit-learn's rule with a tolerance, so that rounding cannot choose between two entries that tie.
+
+    >>> fix_signs(np.array([[0.6, -0.8], [-0.8, -0.6]]))
+    array([[-0.6,  0.8],
+           [ 0.8,  0.6]])
+    """
+    magnitude = np.abs(basis)
+    decisive = np.argmax(magnitude >= (1 - SIGN_TIE) * magnitude.max(axis=0), axis=0)
+    signs = np.where(basis[decisive, np.arange(basis.shape[1])] < 0, -1.0, 1.0)
+    flipped: Array = basis * signs
+    return flipped
+
+
+def pack_triangle(S: Array) -> Array:
+    """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries."""
+    packed: Array = S[np.triu_indices(S.shape[0])]
+    return packed
+
+
+def unpack_triangle(packed: Array, d: int) -> Array:
+    """Inverse of :func:`pack_triangle`.
+
+    >>> S = np.array([[1.0, 2.0], [2.0, 5.0]])
+    >>> bool((unpack_triangle(pack_triangle(S), 2) == S).all())
+    True
+    """
+    S = np.zeros((d, d))
+    rows, cols = np.triu_indices(d)
+    S[rows, cols] = packed
+    S[cols, rows] = packed
+    return S

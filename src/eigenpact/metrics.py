@@ -1,0 +1,28 @@
+"""How far a basis is from the truth: angles computed from sines, and the scaled KKT residual.
+
+Angles never go through ``arccos``, which cannot tell 1e-8 from 0 in double precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .linalg import Array
+
+
+def largest_sine(A: Array, B: Array) -> float:
+    """Sine of the largest principal angle between the spans of orthonormal A (d x k) and B (d x l), k <= l.
+
+    >>> largest_sine(np.eye(3)[:, :1], np.array([[1.0], [1e-10], [0.0]]))
+    1e-10
+    """
+    if A.shape[1] == 0:
+        return 0.0
+    return min(1.0, float(np.linalg.norm(A - B @ (B.T @ A), 2)))
+
+
+def kkt(G: Array, Z: Array, trace: float) -> float:
+    """Scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C from the product G = C Z (d x k); 0 for a zero matrix C."""
+    if trace <= 0:
+        return 0.0
+    return float(np.linalg.norm(G - Z @ (Z.T @ G)) / trace)

@@ -1,0 +1,178 @@
+"""A site's rows, centred and scaled on the fly: Y = (X - 1 m^T) D^-1, never stored.
+
+X may be a dense array of any array-API namespace (numpy, torch, cupy, ...; computed where it lies) or a scipy.sparse matrix,
+which stays sparse.  All results are float64 numpy arrays, whatever the precision of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
+
+from .linalg import Array, top_eigenpairs
+
+BLOCK_BYTES = 1 << 22
+"""Dense rows are centred in blocks of about this size, so that the centred copy stays in cache."""
+
+DENSE_SIDE = 1500
+"""Up to this many rows or features, local eigenvectors come from a dense factorization of the smaller Gram matrix."""
+
+
+class Rows:
+    """The rows Y = (X - 1 mean^T) / scale of one site as an operator.
+
+    Parameters
+    ----------
+    X : (n, d) array or sparse matrix
+    mean, scale : (d,) arrays or None
+        None (or all zeros, all ones) leaves the rows as they are.
+    """
+
+    def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None) -> None:
+        self.sparse = scipy.sparse.issparse(X)
+        self.X = X.tocsr() if self.sparse else X
+        self.n, self.d = int(X.shape[0]), int(X.shape[1])
+        self.mean = None if mean is None or not np.any(mean) else mean
+        self.scale = None if scale is None or np.all(scale == 1.0) else scale
+
+    # -- what leaves the operator ---------------------------------------------------------------
+
+    def column_sums(self) -> Array:
+        """Sums of the columns of X itself (d,), neither centred nor scaled, accumulated in float64."""
+        if self.sparse:
+            return np.asarray(self.X.sum(axis=0, dtype=np.float64)).reshape(-1)
+        total = np.zeros(self.d)
+        for block in Rows(self.X)._blocks():
+            total += _to_numpy(_namespace(block).sum(block, axis=0))
+        return total
+
+    def column_squares(self) -> Array:
+        """Sums of squares of the columns of Y (d,), without subtracting large numbers from one another."""
+        total = np.zeros(self.d)
+        if self.sparse:
+            centre = np.zeros(self.d) if self.mean is None else self.mean
+            coo = self.X.tocoo()
+            deviations = coo.data.astype(np.float64) - centre[coo.col]
+            total += np.bincount(coo.col, weights=deviations**2, minlength=self.d)
+            total += (self.n - np.bincount(coo.col, minlength=self.d)) * centre**2
+            return total if self.scale is None else total / self.scale**2
+        for block in self._blocks():
+            total += _to_numpy(_namespace(block).sum(block * block, axis=0))
+        return total
+
+    def scatter(self) -> Array:
+        """The scatter matrix Y^T Y (d x d)."""
+        if self.sparse:
+            X = self.X.astype(np.float64)
+            S: Array = (X.T @ X).toarray()
+            if self.mean is not None:
+                sums = self.column_sums()
+                S += self.n * np.outer(self.mean, self.mean) - np.outer(sums, self.mean) - np.outer(self.mean, sums)
+            return S if self.scale is None else S / np.outer(self.scale, self.scale)
+        S = np.zeros((self.d, self.d))
+        for block in self._blocks():
+            S += _to_numpy(block.T @ block)
+        return S
+
+    def scatter_action(self, Z: Array) -> Array:
+        """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
+        if self.sparse:
+            return self.transposed_action(self.project(Z))
+        G = np.zeros((self.d, Z.shape[1]))
+        Z_there = _like(Z, self.X)
+        for block in self._blocks():
+            G += _to_numpy(block.T @ (block @ Z_there))
+        return G
+
+    def project(self, Z: Array) -> Array:
+        """The scores Y Z (n x k)."""
+        if self.sparse:
+            W = Z if self.scale is None else Z / self.scale[:, None]
+            scores: Array = np.asarray(self.X @ W)
+            return scores if self.mean is None else scores - self.mean @ W
+        Z_there = _like(Z, self.X)
+        return np.concatenate([_to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
+
+    def transposed_action(self, T: Array) -> Array:
+        """The product Y^T T (d x k) with scores T (n x k)."""
+        if self.sparse:
+            G: Array = np.asarray(self.X.T @ T)
+            if self.mean is not None:
+                G = G - np.outer(self.mean, T.sum(axis=0))
+            return G if self.scale is None else G / self.scale[:, None]
+        G = np.zeros((self.d, T.shape[1]))
+        first = 0
+        for block in self._blocks():
+            last = first + block.shape[0]
+            G += _to_numpy(block.T @ _like(T[first:last], self.X))
+            first = last
+        return G
+
+    def top(self, k: int) -> tuple[Array, Array]:
+        """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
+        k = min(k, self.n, self.d)
+        if self.d <= min(DENSE_SIDE, self.n):
+            return top_eigenpairs(self.scatter(), k)
+        if self.n <= DENSE_SIDE:
+            return self._top_of_few_rows(k)
+        operator = scipy.sparse.linalg.LinearOperator(
+            (self.d, self.d), matvec=lambda z: self.scatter_action(z.reshape(-1, 1))[:, 0], dtype=np.float64
+        )
+        v0 = np.random.default_rng(0).standard_normal(self.d)
+        values, vectors = scipy.sparse.linalg.eigsh(operator, k=min(k, self.d - 1), v0=v0)
+        return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _top_of_few_rows(self, k: int) -> tuple[Array, Array]:
+        if self.sparse:
+            K = self.project(self.transposed_action(np.eye(self.n)))
+            values, left = top_eigenpairs(K, k)
+            V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
+            return np.maximum(values, 0.0), V
+        Y = np.concatenate([_to_numpy(block) for block in self._blocks()])
+        _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
+        return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
+
+    def _blocks(self) -> Iterator[Any]:
+        """Dense rows of Y in float64, a block at a time, in the namespace and on the device of X."""
+        xp = _namespace(self.X)
+        mean = None if self.mean is None else _like(self.mean, self.X)
+        scale = None if self.scale is None else _like(self.scale, self.X)
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        if mean is None and scale is None and self.X.dtype == xp.float64:
+            step = max(1, self.n)  # nothing to subtract: no copy, one block
+        for first in range(0, self.n, step):
+            block = xp.astype(self.X[first : first + step, :], xp.float64, copy=False)
+            if mean is not None:
+                block = block - mean
+            if scale is not None:
+                block = block / scale
+            yield block
+
+
+def _namespace(x: Any) -> Any:
+    return array_api_compat.array_namespace(x)
+
+
+def _like(a: Array, x: Any) -> Any:
+    """The numpy array ``a`` in the namespace and on the device of ``x``."""
+    if isinstance(x, np.ndarray):
+        return a
+    return _namespace(x).asarray(np.array(a), device=array_api_compat.device(x))
+
+
+def _to_numpy(x: Any) -> Array:
+    if isinstance(x, np.ndarray):
+        return x
+    if array_api_compat.is_torch_array(x):
+        x = x.cpu()
+    elif array_api_compat.is_cupy_array(x):
+        x = x.get()
+    return np.asarray(x)

@@ -1,0 +1,46 @@
+"""What may cross a boundary, and the one place that lets it: collectives, local functions, sites, driver, ledger, journal."""
+
+from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
+from .driver import Driver, Program
+from .engine import Connection, Costs, Engine, Job, Outcome
+from .journal import Journal
+from .ledger import COORDINATOR, Ledger, Message, RoundRecord
+from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
+from .site import Request, Response, Site, SiteServer
+from .summation import PlainSum, Summation
+
+__all__ = [
+    "COORDINATOR",
+    "Arrays",
+    "At",
+    "Chain",
+    "Collective",
+    "Connection",
+    "Costs",
+    "Driver",
+    "Engine",
+    "Exchange",
+    "Gather",
+    "Job",
+    "Journal",
+    "Ledger",
+    "Local",
+    "LocalFunction",
+    "Max",
+    "Message",
+    "Outcome",
+    "PlainSum",
+    "Program",
+    "Progress",
+    "Reply",
+    "Request",
+    "Response",
+    "RoundRecord",
+    "Site",
+    "SiteServer",
+    "Sum",
+    "Summation",
+    "find_local",
+    "local",
+    "wire_table",
+]

@@ -1,0 +1,108 @@
+"""The collectives an algorithm awaits.  Each one says who sees what; nothing else crosses a boundary.
+
+An algorithm is an ``async`` function without asyncio: awaiting a collective hands it to the driver, which returns the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from .local import LocalFunction
+
+
+class Collective:
+    """Something a program awaits; the driver carries it out."""
+
+    kind: str
+
+    def __await__(self) -> Generator[Collective, Any, Any]:
+        return (yield self)
+
+
+class Call(Collective):
+    """A collective that runs one local function with the same arguments at its sites."""
+
+    def __init__(self, function: LocalFunction, *args: Any) -> None:
+        self.function = function
+        self.args = args
+
+
+class Sum(Call):
+    """Sum over sites of f(site, *args).  The coordinator sees the sum (single replies too, unless sums are secured)."""
+
+    kind = "sum"
+
+
+class Gather(Call):
+    """All replies, as a dict by site name.  The coordinator sees each reply: justify it in the algorithm's docstring."""
+
+    kind = "gather"
+
+
+class Max(Call):
+    """Elementwise maximum over sites.  The coordinator sees single replies; on a graph it is a max-consensus of neighbours."""
+
+    kind = "max"
+
+
+class Exchange(Call):
+    """Each node sends one message to each graph neighbour; the next local function finds them in ``site.inbox``.
+
+    The function returns one message for all neighbours, or a dict from neighbour to message.  No coordinator exists.
+    """
+
+    kind = "exchange"
+
+
+class Local(Call):
+    """Run f at every site.  Nothing leaves; the arguments still travel to the sites."""
+
+    kind = "local"
+
+
+class At(Call):
+    """f at one site.  The coordinator sees the reply; at the coordinator's own site nothing travels and no round is counted."""
+
+    kind = "at"
+
+    def __init__(self, site: str, function: LocalFunction, *args: Any) -> None:
+        super().__init__(function, *args)
+        self.site = site
+
+
+class Chain(Call):
+    """A state passed from site to site in sorted order; each site sees its predecessor's state.  One round per hop."""
+
+    kind = "chain"
+
+
+class Progress(Collective):
+    """Tell the driver where the algorithm stands.  Nothing leaves.
+
+    Parameters
+    ----------
+    basis : (d, k) array
+        The current orthonormal basis; a restart after a change of roster begins here.
+    objective, kkt : float
+        Where known: captured share of the variance, scaled KKT residual of ``basis``.
+    state : mapping of arrays
+        Everything the body needs to go on from here without earlier results; lets the journal be cut at this point.
+    """
+
+    kind = "progress"
+
+    def __init__(
+        self,
+        *,
+        basis: np.ndarray[Any, Any] | None = None,
+        objective: float | None = None,
+        kkt: float | None = None,
+        state: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    ) -> None:
+        self.basis = basis
+        self.objective = objective
+        self.kkt = kkt
+        self.state = state

@@ -1,0 +1,58 @@
+"""Agreement without a coordinator: the maximum over a graph's nodes, by passing on the largest value seen."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import ProgramError
+from .local import Reply, local
+from .site import MAXIMUM, Site
+
+Graph = Mapping[str, tuple[str, ...]]
+
+
+@local(sends={"maximum": "..."}, keeps=(MAXIMUM,), bound="none")
+def pass_on_maximum(site: Site) -> Reply:
+    """Send the largest value seen so far to all neighbours."""
+    best = _largest_seen(site)
+    return Reply(send=best, keep={MAXIMUM: best})
+
+
+@local(sends={"maximum": "..."}, bound="none")
+def agreed_maximum(site: Site) -> Any:
+    """The agreed value, read by the node's own program."""
+    return _largest_seen(site)
+
+
+def _largest_seen(site: Site) -> Any:
+    best = site.kept[MAXIMUM]
+    for (value,) in site.inbox.values():
+        best = np.maximum(best, value)
+    return best
+
+
+def diameter(graph: Graph) -> int:
+    """The largest distance between two nodes; refuses a graph that is not connected, naming what is cut off.
+
+    >>> diameter({"a": ("b",), "b": ("a", "c"), "c": ("b",)})
+    2
+    """
+    widest = 0
+    for start in graph:
+        distance = {start: 0}
+        queue = deque([start])
+        while queue:
+            node = queue.popleft()
+            for neighbour in graph[node]:
+                if neighbour not in distance:
+                    distance[neighbour] = distance[node] + 1
+                    queue.append(neighbour)
+        unreached = sorted(set(graph) - set(distance))
+        if unreached:
+            raise ProgramError(f"the graph is not connected: {start!r} cannot reach {unreached[:5]}; add edges between them")
+        widest = max(widest, max(distance.values()))
+    return widest

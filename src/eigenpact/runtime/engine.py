@@ -1,0 +1,96 @@
+"""What an engine must offer.  Engines are descriptions (cheap to clone and compare); they connect only while a fit runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from . import wire
+from .ledger import Ledger, RoundRecord
+from .local import Arrays
+from .site import Request, Response
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Constants of an engine for the time model of ``solver="auto"``: seconds a round, bytes a second, flops a second."""
+
+    latency: float
+    bandwidth: float
+    flops: float
+
+
+class Connection(Protocol):
+    """A running set of sites, as the driver sees it."""
+
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites that can be called now, sorted."""
+        ...
+
+    def n_features(self) -> Mapping[str, int]:
+        """Number of features at each site."""
+        ...
+
+    def positions(self, run: str, epoch: int) -> Mapping[str, int]:
+        """The last step each site executed in this run and epoch."""
+        ...
+
+    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Run one request at the sites named in ``after`` (name -> last step); yield responses in sorted name order.
+
+        Responses are produced as they are consumed: at most a few are held at a time, whatever the number of sites.
+        """
+        ...
+
+    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """As :meth:`call`, but the messages are delivered to the neighbours' inboxes."""
+        ...
+
+
+@dataclass
+class Outcome:
+    """What a run ends with, in a form that can be sent to every process without pickle."""
+
+    arrays: dict[str, Any]
+    facts: dict[str, Any]
+    ledger: Ledger = field(default_factory=Ledger)
+    history: list[RoundRecord] = field(default_factory=list)
+
+    def pack(self) -> bytearray:
+        """Bytes for a broadcast."""
+        header = {
+            "names": list(self.arrays),
+            "facts": self.facts,
+            "ledger": self.ledger.since(0),
+            "history": [record.to_dict() for record in self.history],
+        }
+        return wire.pack(header, list(self.arrays.values()))
+
+    @classmethod
+    def unpack(cls, data: bytes | bytearray | memoryview) -> Outcome:
+        """Inverse of :meth:`pack`."""
+        header, arrays = wire.unpack(data)
+        outcome = cls(dict(zip(header["names"], arrays, strict=True)), header["facts"])
+        outcome.ledger.extend(header["ledger"])
+        outcome.history = [RoundRecord(**record) for record in header["history"]]
+        return outcome
+
+
+Job = Callable[[Connection], Outcome]
+
+
+class Engine(Protocol):
+    """Where a run takes place."""
+
+    costs: Costs
+
+    def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
+        """Serve ``sites`` (name -> rows held by this process), run ``job`` in one place, and return its outcome everywhere.
+
+        ``graph`` (node -> neighbours) is given for graph programs.
+        """
+        ...
+
+
+__all__ = ["Arrays", "Connection", "Costs", "Engine", "Job", "Outcome"]

@@ -1,0 +1,180 @@
+"""The written account of everything that crossed a boundary, and the record of progress round by round.
+
+Bytes are the arrays' own (8 per float64), without any engine's envelope, so that the account is the same on every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .local import Arrays
+
+COORDINATOR = "coordinator"
+
+Description = tuple[tuple[tuple[int, ...], ...], tuple[str, ...], int]
+"""Shapes, dtypes and bytes of the arrays in a message."""
+
+
+def describe(arrays: Arrays) -> Description:
+    """What the ledger writes about arrays: never their values."""
+    return tuple(a.shape for a in arrays), tuple(a.dtype.name for a in arrays), sum(a.nbytes for a in arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: who sent which arrays to whom, in which round, computed by which local function.
+
+    ``note`` is "setup" for set-up rounds, "own" for the coordinator's own site (nothing travelled), else empty.
+    """
+
+    round: int
+    epoch: int
+    step: int
+    function: str
+    sender: str
+    receiver: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    bytes: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """Where the run stood when the algorithm reported progress; ``basis`` (d x k) goes to the callback only.
+
+    ``bytes_up`` and ``bytes_down`` are what travelled since the last record, summed over sites; ``seconds`` likewise.
+    """
+
+    round: int
+    sites: int
+    objective: float | None
+    kkt: float | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    basis: np.ndarray[Any, Any] | None = None
+
+    def without_basis(self) -> RoundRecord:
+        """The record as it is stored in ``history_``."""
+        return replace(self, basis=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        values = asdict(self.without_basis())
+        del values["basis"]
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Messages of one step that differ in sender or receiver only."""
+
+    round: int
+    epoch: int
+    step: int
+    function: str
+    senders: tuple[str, ...]
+    receivers: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    bytes: int
+    note: str
+
+    def expand(self) -> Iterator[Message]:
+        for sender in self.senders:
+            for receiver in self.receivers:
+                yield Message(
+                    self.round, self.epoch, self.step, self.function, sender, receiver,
+                    self.shapes, self.dtypes, self.bytes, self.note,
+                )  # fmt: skip
+
+
+class Ledger:
+    """Every message of a run.  Iterate over it for :class:`Message` rows.
+
+    >>> ledger = Ledger()
+    >>> ledger.sent(1, 0, 3, "gram_action", ["A", "B"], [COORDINATOR], describe((np.zeros((4, 2)),)))
+    >>> [(m.sender, m.receiver, m.bytes) for m in ledger], ledger.bytes_up, ledger.bytes_down
+    ([('A', 'coordinator', 64), ('B', 'coordinator', 64)], 128, 0)
+    """
+
+    def __init__(self) -> None:
+        self._groups: list[_Group] = []
+        self.bytes_up = 0
+        self.bytes_down = 0
+
+    def sent(
+        self,
+        round: int,
+        epoch: int,
+        step: int,
+        function: str,
+        senders: Sequence[str],
+        receivers: Sequence[str],
+        description: Description,
+        note: str = "",
+    ) -> None:
+        """Enter arrays of one description sent from every sender to every receiver; a message without arrays is none."""
+        shapes, dtypes, size = description
+        if shapes and senders and receivers:
+            self._enter(_Group(round, epoch, step, function, tuple(senders), tuple(receivers), shapes, dtypes, size, note))
+
+    def _enter(self, group: _Group) -> None:
+        self._groups.append(group)
+        if group.note == "own":
+            return
+        size = group.bytes * len(group.senders) * len(group.receivers)
+        if group.senders == (COORDINATOR,):
+            self.bytes_down += size
+        else:
+            self.bytes_up += size
+
+    def __iter__(self) -> Iterator[Message]:
+        for group in self._groups:
+            yield from group.expand()
+
+    def __len__(self) -> int:
+        return sum(len(g.senders) * len(g.receivers) for g in self._groups)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ledger) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, compared by content
+
+    def __repr__(self) -> str:
+        return f"<Ledger: {len(self)} messages, {self.bytes_up} bytes from sites, {self.bytes_down} bytes to sites>"
+
+    def mark(self) -> int:
+        """A position, for :meth:`since`."""
+        return len(self._groups)
+
+    def since(self, mark: int) -> list[list[Any]]:
+        """What was entered since a position, as JSON can hold it."""
+        return [
+            [g.round, g.epoch, g.step, g.function, g.senders, g.receivers, g.shapes, g.dtypes, g.bytes, g.note]
+            for g in self._groups[mark:]
+        ]
+
+    def extend(self, entries: Sequence[Sequence[Any]]) -> None:
+        """Enter what :meth:`since` gave, e.g. from a journal or a saved model."""
+        for round_, epoch, step, function, senders, receivers, shapes, dtypes, size, note in entries:
+            shape_tuples = tuple(tuple(int(n) for n in s) for s in shapes)
+            self._enter(
+                _Group(
+                    round_,
+                    epoch,
+                    step,
+                    function,
+                    tuple(senders),
+                    tuple(receivers),
+                    shape_tuples,
+                    tuple(dtypes),
+                    size,
+                    note,
+                )
+            )

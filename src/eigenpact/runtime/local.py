@@ -1,0 +1,180 @@
+"""``@local``: the only functions that touch rows, known by name, with declared shapes.
+
+Engines send a function's name and arrays, never code.  The declaration is used four times: by the site before it runs the
+function and before it answers, by the driver when the answer arrives, by secure sums (the bounds), and by the generated
+table of everything a method sends.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import WireError
+from .shapes import Shape
+
+Arrays = tuple[np.ndarray[Any, Any], ...]
+
+TRUSTED_ROOM = "eigenpact.algorithms."
+"""Modules that a site imports when a request names one of their functions; any other must be imported by the site's owner."""
+
+DTYPES = frozenset({"float64", "float32", "int64", "int32", "uint64", "uint8", "bool"})
+"""What may cross a boundary."""
+
+BOUNDS = {
+    "trace": "|sum of entries| <= tr C, the pooled scatter's trace (products of C with an orthonormal block)",
+    "unit": "entries of orthonormal vectors, at most 1",
+    "rows": "sums of rows, at most sqrt(n tr C) about the origin",
+    "count": "a number of rows",
+    "none": "no bound known before the run",
+}
+"""Names of magnitude bounds, for secure sums and for readers."""
+
+_registry: dict[str, LocalFunction] = {}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a local function returns when it remembers something: ``send`` leaves the site, ``keep`` stays.
+
+    ``keep`` updates what the site remembers under the declared names; the next local function reads it as ``site.kept``.
+    """
+
+    send: Any = ()
+    keep: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFunction:
+    """A function that runs at a site, with its declaration."""
+
+    name: str
+    body: Callable[..., Any]
+    takes: Mapping[str, Shape]
+    sends: Mapping[str, Shape]
+    keeps: tuple[str, ...]
+    bounds: Mapping[str, str]
+    setup: bool
+
+    def __call__(self, site: Any, *args: Any) -> Any:
+        return self.body(site, *args)
+
+    @property
+    def short_name(self) -> str:
+        """The function's name without its module."""
+        return self.name.rpartition(":")[2]
+
+    def check_args(self, args: Arrays, n_features: int) -> dict[str, int]:
+        """Check arguments against ``takes`` and return the sizes they determine."""
+        sizes = {"d": n_features}
+        self._check("argument", self.takes, args, sizes)
+        return sizes
+
+    def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:
+        """Check what leaves the site against ``sends``."""
+        self._check("reply", self.sends, arrays, dict(sizes))
+
+    def _check(self, what: str, declared: Mapping[str, Shape], arrays: Arrays, sizes: dict[str, int]) -> None:
+        if len(arrays) != len(declared):
+            raise WireError(
+                f"{self.name}: {len(arrays)} {what} array(s), declared are {len(declared)} ({', '.join(declared) or 'none'})"
+            )
+        for (label, shape), array in zip(declared.items(), arrays, strict=True):
+            if array.dtype.name not in DTYPES:
+                allowed = ", ".join(sorted(DTYPES))
+                raise WireError(f"{self.name}: {what} {label!r} has dtype {array.dtype}; allowed are {allowed}")
+            if not shape.fits(array.shape, sizes):
+                known = ", ".join(f"{k}={v}" for k, v in sizes.items())
+                raise WireError(f"{self.name}: {what} {label!r} has shape {array.shape}, declared is ({shape.text}) with {known}")
+
+
+def local(
+    *,
+    takes: Mapping[str, str] | None = None,
+    sends: Mapping[str, str] | None = None,
+    keeps: Iterable[str] = (),
+    bound: str | Mapping[str, str] = "none",
+    setup: bool = False,
+) -> Callable[[Callable[..., Any]], LocalFunction]:
+    """Mark a module-level function as one that runs at a site.
+
+    Parameters
+    ----------
+    takes, sends : name -> shape
+        Arguments after ``site``, in order, and what leaves the site: one array for one name, a tuple for several.
+    keeps : names
+        What the function may remember at its site through ``Reply(keep=...)``.
+    bound : name of a bound, or name -> bound
+        Magnitude of the summed arrays; one of ``BOUNDS``.
+    setup : bool
+        Rounds of this function are counted as set-up.
+    """
+
+    def mark(body: Callable[..., Any]) -> LocalFunction:
+        if "<" in body.__qualname__ or "." in body.__qualname__:
+            raise WireError(f"@local function {body.__qualname__!r} must stand at module level, so that sites find it by name")
+        sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
+        bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict(bound)
+        for label, value in bounds.items():
+            if value not in BOUNDS or label not in sent:
+                raise WireError(f"bound {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(BOUNDS)}")
+        function = LocalFunction(
+            name=f"{body.__module__}:{body.__qualname__}",
+            body=body,
+            takes={k: Shape.parse(v) for k, v in (takes or {}).items()},
+            sends=sent,
+            keeps=tuple(keeps),
+            bounds=bounds,
+            setup=setup,
+        )
+        function.__dict__["__doc__"] = body.__doc__
+        _registry[function.name] = function
+        return function
+
+    return mark
+
+
+def find_local(name: str) -> LocalFunction:
+    """The local function of that name; a site calls this on names it is sent.
+
+    Only modules of the package's own algorithms are imported on request; everything else must have been imported at the
+    site already, by whoever runs the site.
+    """
+    if name not in _registry and name.startswith(TRUSTED_ROOM):
+        try:
+            importlib.import_module(name.partition(":")[0])
+        except ModuleNotFoundError as error:
+            raise WireError(f"unknown function {name!r}: no such module here; the versions of eigenpact may differ") from error
+    try:
+        return _registry[name]
+    except KeyError:
+        raise WireError(
+            f"unknown function {name!r}: sites run only functions marked @local in eigenpact.algorithms or imported at the site"
+        ) from None
+
+
+def as_arrays(value: Any) -> Arrays:
+    """What a local function returned, as a tuple of C-ordered arrays; scalars become arrays without axes.
+
+    One memory order everywhere is part of "the same bits on every engine": a product of a transposed copy may round otherwise.
+    """
+    items = value if isinstance(value, tuple) else (value,)
+    return tuple(np.asarray(item, order="C") for item in items)
+
+
+def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:
+    """One row for every array that the functions declare to take, send or keep: the generated account of a method."""
+    rows = []
+    for function in functions:
+        base = {"function": function.short_name}
+        rows += [base | {"way": "to site", "array": k, "shape": s.text, "bound": ""} for k, s in function.takes.items()]
+        rows += [
+            base | {"way": "from site", "array": k, "shape": s.text, "bound": function.bounds[k]}
+            for k, s in function.sends.items()
+        ]
+        rows += [base | {"way": "kept at site", "array": k, "shape": "", "bound": ""} for k in function.keeps]
+    return rows

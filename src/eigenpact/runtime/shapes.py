@@ -1,0 +1,90 @@
+"""The little language in which local functions declare shapes: ``"d k"``, ``"d <=k"``, ``"d*(d+1)//2"``, ``""`` for a scalar.
+
+A shape is a list of axes separated by blanks.  An axis is a whole number, a name, an arithmetic expression of names without
+blanks, or ``<=`` before one of these.  A name that has no value yet takes the length it meets; ``d`` is always the number of
+features and is known from the start.  ``"..."`` stands for any shape.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import WireError
+
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a declared shape."""
+
+    text: str
+    at_most: bool
+    expression: ast.expr
+
+    def check(self, length: int, sizes: dict[str, int]) -> bool:
+        """Whether an axis of this length fits; binds a name met for the first time."""
+        node = self.expression
+        if isinstance(node, ast.Name) and node.id not in sizes and not self.at_most:
+            sizes[node.id] = length
+            return True
+        value = _evaluate(node, sizes)
+        return length <= value if self.at_most else length == value
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A declared shape, ready to be checked against arrays."""
+
+    text: str
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """Read a shape, e.g. ``Shape.parse("d <=k")``.
+
+        >>> sizes = {"d": 5}
+        >>> Shape.parse("d k").fits((5, 2), sizes), sizes["k"]
+        (True, 2)
+        >>> Shape.parse("d <=k").fits((5, 1), sizes), Shape.parse("d*(d+1)//2").fits((14,), sizes)
+        (True, False)
+        """
+        axes = []
+        for token in text.split() if text != "..." else ():
+            bare = token.removeprefix("<=")
+            try:
+                expression = ast.parse(bare, mode="eval").body
+            except SyntaxError as error:
+                raise WireError(f"cannot read axis {token!r} of shape {text!r}; write e.g. 'd k' or 'd <=k'") from error
+            axes.append(Axis(token, bare != token, expression))
+        return cls(text, tuple(axes))
+
+    def fits(self, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
+        """Whether an array of this shape fits the declaration, given (and extending) the known sizes."""
+        if self.text == "...":
+            return True
+        if len(shape) != len(self.axes):
+            return False
+        return all(axis.check(length, sizes) for axis, length in zip(self.axes, shape, strict=True))
+
+
+def _evaluate(node: ast.expr, sizes: dict[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            if name not in sizes:
+                raise WireError(f"size {name!r} of a declared shape is not known; declare it in `takes` first")
+            return sizes[name]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return _OPERATIONS[type(op)](_evaluate(left, sizes), _evaluate(right, sizes))
+        case _:
+            raise WireError(f"{ast.unparse(node)!r} is not allowed in a shape; use names, whole numbers, + - * //")

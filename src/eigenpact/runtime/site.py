@@ -1,0 +1,166 @@
+"""What a local function sees of its site, and the server that runs local functions there, step by step."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ..errors import EigenpactError, SiteFailure, StepError, WireError
+from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
+from .summation import PlainSum, Summation
+
+MAXIMUM = "runtime: maximum"
+"""Under this name a node keeps the largest value seen while a graph agrees on a maximum."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A data holder, as a local function sees it.
+
+    Attributes
+    ----------
+    name : str
+    X : (n, d) array or sparse matrix
+        The rows.  They are touched in local functions only.
+    kept : mapping
+        What earlier local functions of this run kept here.
+    inbox : mapping from neighbour to arrays
+        Messages of the last ``Exchange``, in graph programs.
+    neighbours : tuple of str
+        Neighbours in the graph, in graph programs.
+    """
+
+    name: str
+    X: Any
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    inbox: Mapping[str, Arrays] = field(default_factory=dict)
+    neighbours: tuple[str, ...] = ()
+
+    def rng(self, seed: int) -> np.random.Generator:
+        """A random stream of this site's own, determined by the seed and the site's name."""
+        name = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
+        return np.random.default_rng([int(seed), name])
+
+
+@dataclass(frozen=True)
+class Request:
+    """One step, the same for all sites it goes to.
+
+    ``digest`` is set when steps may be repeated (journal, engines that can lose messages).  ``kind`` is the collective's, or
+    "consider" for a node's own value in a maximum over a graph.
+    """
+
+    run: str
+    epoch: int
+    step: int
+    kind: str
+    function: str
+    args: Arrays
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Response:
+    """A site's answer to one request: arrays, or messages per neighbour for an exchange, or why there are none.
+
+    ``lost`` means that the site is gone (the run may go on without it), ``error`` that the function failed there.
+    """
+
+    site: str
+    arrays: Arrays = ()
+    messages: Mapping[str, Arrays] = field(default_factory=dict)
+    error: str = ""
+    lost: bool = False
+
+
+class SiteServer:
+    """Runs requests at one site: one step after the other, each once, arguments and replies checked.
+
+    A request names the step the driver believes this site did last (``after``).  The server executes it only if that is true,
+    repeats its cached reply for the same step and digest, and refuses anything else.
+    """
+
+    def __init__(self, name: str, X: Any, *, neighbours: tuple[str, ...] = (), summation: Summation | None = None) -> None:
+        self.name = name
+        self.n_features = int(X.shape[1])
+        self._X = X
+        self._neighbours = neighbours
+        self._summation = summation or PlainSum()
+        self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
+        self._kept: dict[str, Any] = {}
+        self._inbox: dict[str, Arrays] = {}
+        self._response: Response | None = None
+
+    def position(self, run: str, epoch: int) -> int:
+        """The last step executed in this run and epoch; 0 if none."""
+        return self._last if (run, epoch) == (self._run, self._epoch) else 0
+
+    def deliver(self, inbox: Mapping[str, Arrays]) -> None:
+        """Messages of an exchange, for the next local function."""
+        self._inbox = dict(inbox)
+
+    def execute(self, request: Request, after: int) -> Response:
+        """Run one step, or repeat its reply, or refuse."""
+        if request.run != self._run or request.epoch > self._epoch:
+            self._begin(request.run, request.epoch)
+        if request.epoch == self._epoch and request.step == self._last and self._response is not None:
+            if request.digest != self._digest:
+                raise StepError(f"site {self.name!r}: step {request.step} was already executed with other arguments")
+            return self._response
+        if request.epoch < self._epoch or after != self._last or request.step <= self._last:
+            raise StepError(
+                f"site {self.name!r} executed step {self._last} of epoch {self._epoch} last; refused step {request.step} of "
+                f"epoch {request.epoch} after step {after}"
+            )
+        response = self._answer(request, find_local(request.function))
+        self._last, self._digest, self._response = request.step, request.digest, response
+        return response
+
+    def _begin(self, run: str, epoch: int) -> None:
+        """A new run or epoch: forget everything kept."""
+        self._run, self._epoch, self._last, self._digest = run, epoch, 0, ""
+        self._kept, self._inbox, self._response = {}, {}, None
+
+    def _answer(self, request: Request, function: LocalFunction) -> Response:
+        sizes = function.check_args(request.args, self.n_features)
+        site = Site(self.name, self._X, MappingProxyType(self._kept), MappingProxyType(self._inbox), self._neighbours)
+        try:
+            value = function(site, *request.args)
+        except EigenpactError:
+            raise
+        except Exception as error:
+            raise SiteFailure(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}: {error}") from error
+        reply = value if isinstance(value, Reply) else Reply(send=value)
+        undeclared = set(reply.keep) - set(function.keeps)
+        if undeclared:
+            raise WireError(f"{function.name} keeps {sorted(undeclared)}, declared are {list(function.keeps)}")
+        response = self._respond(request, function, reply.send, sizes)
+        self._kept |= reply.keep
+        self._inbox = {}
+        return response
+
+    def _respond(self, request: Request, function: LocalFunction, send: Any, sizes: dict[str, int]) -> Response:
+        if request.kind == "exchange":
+            messages = send if isinstance(send, dict) else dict.fromkeys(self._neighbours, send)
+            strangers = set(messages) - set(self._neighbours)
+            if strangers:
+                raise WireError(f"{function.name} at {self.name!r} addresses {sorted(strangers)}, not neighbours")
+            packed = {name: as_arrays(message) for name, message in messages.items()}
+            for arrays in packed.values():
+                function.check_reply(arrays, sizes)
+            return Response(self.name, messages=packed)
+        if request.kind == "local":
+            return Response(self.name)
+        arrays = as_arrays(send)
+        function.check_reply(arrays, sizes)
+        if request.kind == "consider":  # the node's own value in a maximum over the graph: stays here
+            (self._kept[MAXIMUM],) = arrays
+            return Response(self.name)
+        if request.kind == "sum":
+            arrays = self._summation.encode(function, self.name, request.step, arrays)
+        return Response(self.name, arrays)
