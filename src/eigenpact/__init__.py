@@ -1,1 +1,21 @@
-"""eigenpact."""
+"""eigenpact: principal components across sites that cannot, or would rather not, pool their data."""
+
+from . import datasets, engines
+from .algorithms.consensus.gram import Gram
+from .algorithms.consensus.krylov import Krylov
+from .algorithms.consensus.subspace import Subspace
+from .errors import EigenpactError, NotConvergedWarning
+from .estimators import FederatedPCA
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EigenpactError",
+    "FederatedPCA",
+    "Gram",
+    "Krylov",
+    "NotConvergedWarning",
+    "Subspace",
+    "datasets",
+    "engines",
+]

@@ -13,12 +13,15 @@ import array_api_compat
 import numpy as np
 import scipy.linalg
 import scipy.sparse
-import scipy.sparse.linalg
 
-from .linalg import Array, top_eigenpairs
+from .krylov_space import leading_eigenpairs
+from .linalg import Array, random_orthonormal, top_eigenpairs
 
 BLOCK_BYTES = 1 << 22
 """Dense rows are centred in blocks of about this size, so that the centred copy stays in cache."""
+
+TOP_ACCURACY = 1e-10
+"""Scaled residual to which local eigenvectors of larger problems are iterated."""
 
 DENSE_SIDE = 1500
 """Up to this many rows or features, local eigenvectors come from a dense factorization of the smaller Gram matrix."""
@@ -65,6 +68,18 @@ class Rows:
         for block in self._blocks():
             total += _to_numpy(_namespace(block).sum(block * block, axis=0))
         return total
+
+    def row_squares(self) -> Array:
+        """Squared lengths of the rows of Y (n,)."""
+        if self.sparse:
+            inverse = np.ones(self.d) if self.scale is None else 1 / self.scale
+            X = self.X.astype(np.float64).multiply(inverse).tocsr()
+            squares: Array = np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+            if self.mean is not None:
+                centre = self.mean * inverse
+                squares = squares - 2 * (X @ centre) + centre @ centre
+            return squares
+        return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
@@ -121,12 +136,9 @@ class Rows:
             return top_eigenpairs(self.scatter(), k)
         if self.n <= DENSE_SIDE:
             return self._top_of_few_rows(k)
-        operator = scipy.sparse.linalg.LinearOperator(
-            (self.d, self.d), matvec=lambda z: self.scatter_action(z.reshape(-1, 1))[:, 0], dtype=np.float64
-        )
-        v0 = np.random.default_rng(0).standard_normal(self.d)
-        values, vectors = scipy.sparse.linalg.eigsh(operator, k=min(k, self.d - 1), v0=v0)
-        return values[::-1].copy(), np.ascontiguousarray(vectors[:, ::-1])
+        trace = float(self.column_squares().sum())
+        start = random_orthonormal(self.d, k, seed=0)
+        return leading_eigenpairs(self.scatter_action, start, k, trace, TOP_ACCURACY)
 
     # -- how ------------------------------------------------------------------------------------
 

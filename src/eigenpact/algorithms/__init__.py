@@ -1,0 +1,1 @@
+"""One file = one method.  Nothing here reads a file, prints, or knows an engine."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from eigenpact.errors import InputError, InputTypeError
+from ..errors import InputError, InputTypeError
 
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from eigenpact.errors import MissingExtraError
+from ..errors import MissingExtraError
 
 
 def import_pandas(purpose: str) -> ModuleType:

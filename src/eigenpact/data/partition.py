@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from eigenpact.data.synthetic import site_names
-from eigenpact.errors import InputError, InputTypeError
+from ..errors import InputError, InputTypeError
+from .synthetic import site_names
 
 Rows = NDArray[np.intp]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from eigenpact.data.checks import check_numeric
-from eigenpact.data.optional import import_pandas
-from eigenpact.data.text_tables import read_text_table
-from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
+from ..errors import FileError, InputError, InputTypeError, MissingExtraError
+from .checks import check_numeric
+from .optional import import_pandas
+from .text_tables import read_text_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +67,6 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         raise
     except FileNotFoundError as error:
         raise FileError(f"{file} does not exist; check the path (the current folder is {Path.cwd()})") from error
-    except MissingExtraError:
-        raise
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     return _checked(file, table)
@@ -125,18 +124,25 @@ def _read_text(file: Path, delimiter: str) -> Table:
 
 def _read_npy(file: Path) -> Table:
     try:
-        return Table(np.load(file, allow_pickle=False))
-    except (ValueError, EOFError) as error:
+        with file.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise FileError(f"{file} is not a .npy file of numbers ({error}); save it with numpy.save") from error
+    if not isinstance(loaded, np.ndarray):
+        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
+    return Table(loaded)
 
 
 def _read_npz(file: Path) -> Table:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                return Table(archive)
             if {"format", "shape", "data"} <= set(archive.files):
                 return Table(_read_sparse(file))
             arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
         raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
     key = _matrix_key(file, arrays)
     return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
@@ -172,15 +178,12 @@ def _read_parquet(file: Path) -> Table:
         ) from error
     except ValueError as error:
         raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-    return table_from_frame(frame, str(file))
+    return table_from_frame(frame, site_name(file))
 
 
-def table_from_frame(frame: Any, source: str) -> Table:
-    """Turn a pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids.
-
-    ``source`` names the frame in messages.
-    """
-    check_numeric(source, frame)
+def table_from_frame(frame: Any, site: str) -> Table:
+    """Turn a site's pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids."""
+    check_numeric(site, frame)
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
     ids = None if frame.index.dtype.kind in "iu" else tuple(str(label) for label in frame.index)
     return Table(X, tuple(str(column) for column in frame.columns), ids)

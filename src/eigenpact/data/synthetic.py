@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from eigenpact.errors import InputError, InputTypeError
+from ..errors import InputError, InputTypeError
 
 FloatArray = NDArray[np.float64]
 

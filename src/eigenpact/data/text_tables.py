@@ -20,7 +20,7 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenpact.errors import FileError, InputError
+from ..errors import FileError, InputError
 
 MISSING = frozenset({"", "na", "nan"})
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
@@ -49,7 +49,7 @@ def read_text_table(path: Path, delimiter: str) -> TextTable:
     """Return (X, feature_names, row_ids) of a text table; X is float64, n_rows x n_features, missing cells are nan."""
     try:
         layout = _layout(path, delimiter)
-        fast = None if layout.has_ids and not layout.known_ids else _read_fast(path, delimiter, layout)
+        fast = _read_fast(path, delimiter, layout)
         X, ids = fast if fast is not None else _read_slow(path, delimiter, layout)
     except UnicodeDecodeError as error:
         raise FileError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
@@ -91,7 +91,9 @@ def _layout(path: Path, delimiter: str) -> _Layout:
         raise InputError(f"{path} has a header and no rows; give at least one row of numbers")
     head, rest = first[0].strip(), first[1:]
     if not _is_number(head) and rest and all(_is_number(cell) for cell in rest) and not _could_be_names(rest):
-        raise InputError(f"{path}, line 1 is {first[:4]!r}: neither a row of numbers nor a header with distinct names; {ID_HINT}")
+        raise InputError(
+            f"{path}, line {first_end} is {first[:4]!r}: neither a row of numbers nor a header with distinct names; {ID_HINT}"
+        )
     known_ids = head.lower() in ID_HEADERS
     has_ids = known_ids or not _is_number(second[0])
     names = tuple(cell.strip() for cell in (rest if has_ids else first))
@@ -116,11 +118,11 @@ def _could_be_names(cells: list[str]) -> bool:
 
 
 def _read_fast(path: Path, delimiter: str, layout: _Layout) -> tuple[NDArray[np.float64], tuple[str, ...] | None] | None:
-    """Read a table of plain numbers, after ids the header announces; None if it is anything else."""
+    """Read a table of plain numbers, after row ids if there are any; None if it is anything else."""
     ids: list[str] = []
     with _open(path) as stream:
         next(islice(stream, layout.skip, layout.skip), None)
-        lines = _split_ids(stream, delimiter, ids) if layout.has_ids else stream
+        lines = _split_ids(stream, delimiter, layout.known_ids, ids) if layout.has_ids else stream
         try:
             X = np.loadtxt(lines, delimiter=delimiter, comments=None, quotechar='"', ndmin=2)
         except UnicodeDecodeError:
@@ -132,13 +134,13 @@ def _read_fast(path: Path, delimiter: str, layout: _Layout) -> tuple[NDArray[np.
     return X, tuple(ids) if layout.has_ids else None
 
 
-def _split_ids(stream: TextIO, delimiter: str, ids: list[str]) -> Iterator[str]:
-    """Yield the lines without their first cell, which goes to ``ids``; quoted ids are left to the slow reader."""
+def _split_ids(stream: TextIO, delimiter: str, known_ids: bool, ids: list[str]) -> Iterator[str]:
+    """Yield the lines without their first cell, which goes to ``ids``; unusual lines are left to the slow reader."""
     for line in stream:
         if not line.strip("\r\n"):
             continue
         head, found, rest = line.partition(delimiter)
-        if not found or head.lstrip().startswith('"'):
+        if not found or head.lstrip().startswith('"') or (not known_ids and _is_number(head)):
             raise ValueError("not a plain line")
         ids.append(head.strip())
         yield rest

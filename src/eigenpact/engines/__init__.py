@@ -1,5 +1,6 @@
 """Where a run takes place."""
 
 from .inprocess import InProcess
+from .mpi import MPI
 
-__all__ = ["InProcess"]
+__all__ = ["MPI", "InProcess"]

@@ -12,14 +12,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer
+from .blas import limited_blas
 
 THREADS_PAY = 1e-3
 """Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
@@ -49,7 +46,7 @@ class InProcess:
         """Serve the sites and run the job, here."""
         servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
         blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
-        with _limited_blas(blas), InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
+        with limited_blas(blas), InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
             return job(connection)
 
 
@@ -115,12 +112,3 @@ class InProcessConnection(Connection):
         for receiver, server in self._servers.items():
             server.deliver({r.site: r.messages[receiver] for r in responses if receiver in r.messages})
         yield from responses
-
-
-def _limited_blas(threads: int | None) -> Any:
-    return nullcontext() if threads is None else _controller().limit(limits=threads, user_api="blas")
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()

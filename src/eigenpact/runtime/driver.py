@@ -201,6 +201,11 @@ class Driver:
         return values[0]
 
     def _progress(self, progress: Progress) -> None:
+        upcoming = self._journal.peek() if self._journal else None
+        if self._journal and upcoming and upcoming.facts["kind"] == "state":  # told before the journal was cut here
+            self._journal.next()
+            self._restore(upcoming)
+            return
         now = time.perf_counter()
         since, up, down = self._since
         record = RoundRecord(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-
 from ..errors import FileError, JournalError
 from . import wire
 from .local import Arrays

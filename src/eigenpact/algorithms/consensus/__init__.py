@@ -1,0 +1,1 @@
+"""Consensus on subspaces: all sites agree on one joint basis."""

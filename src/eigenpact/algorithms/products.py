@@ -1,0 +1,13 @@
+"""The one product that most solvers ask for: the pooled scatter times a block."""
+
+from __future__ import annotations
+
+from ..linalg import Array
+from ..runtime import Site, local
+from .setup import rows_of
+
+
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, bound="trace")
+def scatter_action(site: Site, Z: Array) -> Array:
+    """Y_i^T (Y_i Z): summed over sites it is C Z."""
+    return rows_of(site).scatter_action(Z)

@@ -1,0 +1,196 @@
+"""What every solver agrees on before its first block: counts, mean, scale and trace, as sums over sites.
+
+Problem
+    Site i holds rows X_i (n_i x d).  All solvers work on the scatter C = sum_i Y_i^T Y_i of the rows Y_i = (X_i - 1 m^T) D^-1,
+    where m is the pooled mean (``center="pooled"``), the site's own mean (``"site"``) or zero (``False``), and D the pooled
+    standard deviations (``scale="pooled"``) or the identity.
+
+Rounds
+    1. Sum of n_i and of the rows.
+    2. Sum of squared deviations about the site's mean, and of n_i ||m_i - m||^2: a second pass, because the difference of two
+       large numbers would lose the digits that matter.
+    Then every site is told the centre and the scale once, and keeps them.
+
+Leaves the site
+    n_i, the sums of its columns (d), then two numbers (or two vectors of length d when features are scaled), all summed.
+
+References
+    T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", Am. Stat. 37 (1983), on two passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import InputError
+from ..linalg import Array
+from ..rows import Rows
+from ..runtime import Local, Reply, Site, Sum, local
+
+Center = Literal["pooled", "site", False]
+Scale = Literal["pooled"] | None
+
+
+@local(sends={"sites": "", "n": "", "sums": "d"}, bound={"sites": "count", "n": "count", "sums": "rows"}, setup=True)
+def count_and_sum(site: Site) -> Any:
+    """One (to count the sites), number of rows, and sums of the columns."""
+    rows = Rows(site.X)
+    return np.int64(1), np.int64(rows.n), rows.column_sums()
+
+
+@local(takes={"mean": "d"}, sends={"within": "", "between": ""}, setup=True)
+def spread(site: Site, mean: Array) -> Any:
+    """Squared deviations within the site, and n_i ||m_i - m||^2 between the site's mean and the pooled one."""
+    within, between = _spread_by_feature(site, mean)
+    return within.sum(), between.sum()
+
+
+@local(takes={"mean": "d"}, sends={"within": "d", "between": "d"}, setup=True)
+def spread_by_feature(site: Site, mean: Array) -> Any:
+    """As ``spread``, feature by feature; needed only to scale them."""
+    return _spread_by_feature(site, mean)
+
+
+@local(takes={"mean": "d", "scale": "d"}, keeps=("mean", "scale"), setup=True)
+def keep_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
+    """Remember the agreed centre and scale."""
+    return Reply(keep={"mean": mean, "scale": scale})
+
+
+@local(takes={"scale": "d"}, keeps=("mean", "scale"), setup=True)
+def keep_own_centre(site: Site, scale: Array) -> Reply:
+    """Remember the site's own mean as its centre, and the agreed scale."""
+    rows = Rows(site.X)
+    return Reply(keep={"mean": rows.column_sums() / max(rows.n, 1), "scale": scale})
+
+
+def rows_of(site: Site) -> Rows:
+    """The site's rows Y_i = (X_i - 1 m^T) D^-1, for use inside local functions."""
+    return Rows(site.X, site.kept["mean"], site.kept["scale"])
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What the user asked for, before any data are seen.
+
+    ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.
+    """
+
+    n_components: int | float | None = None
+    center: Center = "pooled"
+    scale: Scale = None
+    tol: float | None = None
+    max_rounds: int = 3000
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What the sites agreed on: everything a solver needs to know of the data before its first block.
+
+    Attributes
+    ----------
+    n_sites, n_samples, n_features : int
+    mean, scale : (d,) arrays
+        Pooled mean (whatever ``center`` is) and the scale in use (ones for none).
+    trace : float
+        Trace of the scatter C that the solver diagonalizes.
+    between_share : float
+        Share of the pooled variance that lies between the sites' means; "pooled" and "site" centring differ by it.
+    n_components : int or float
+        Wanted components, or share of the variance.
+    """
+
+    n_sites: int
+    n_samples: int
+    n_features: int
+    mean: Array
+    scale: Array
+    trace: float
+    between_share: float
+    n_components: int | float
+    tol: float | None
+    max_rounds: int
+    seed: int
+
+    def share(self, eigenvalues: Array) -> float:
+        """The share of the variance that these eigenvalues capture."""
+        return float(np.sum(eigenvalues) / self.trace) if self.trace > 0 else 0.0
+
+    def wanted(self, spectrum: Array) -> int | None:
+        """How many components the user wants, given the leading eigenvalues; None if more of them are needed to tell."""
+        if isinstance(self.n_components, int):
+            return self.n_components
+        captured = np.cumsum(spectrum)
+        enough = np.flatnonzero(captured > self.n_components * self.trace)
+        if enough.size:
+            return int(enough[0]) + 1
+        return len(spectrum) if len(spectrum) >= min(self.n_samples, self.n_features) else None
+
+
+async def agree(problem: Problem) -> Setup:
+    """Agree on counts, mean, scale and trace."""
+    n_sites, n_rows, sums = await Sum(count_and_sum)  # round 1
+    n, d = int(n_rows), len(sums)
+    n_components = check_n_components(problem.n_components, n, d)
+    mean = sums / n
+    if problem.scale is None:
+        within, between = await Sum(spread, mean)  # round 2
+        scale = np.ones(d)
+        total = within + between + (n * float(mean @ mean) if problem.center is False else 0.0)
+    else:
+        within, between = await Sum(spread_by_feature, mean)  # round 2
+        scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean)
+        within, between = float((within / scale**2).sum()), float((between / scale**2).sum())
+        total = within + between + (n * float(((mean / scale) ** 2).sum()) if problem.center is False else 0.0)
+    if problem.center == "site":
+        await Local(keep_own_centre, scale)
+        total = within
+    else:
+        await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale)
+    spread_total = float(within + between)
+    return Setup(
+        n_sites=int(n_sites),
+        n_samples=n,
+        n_features=d,
+        mean=mean,
+        scale=scale,
+        trace=float(total),
+        between_share=float(between) / spread_total if spread_total > 0 else 0.0,
+        n_components=n_components,
+        tol=problem.tol,
+        max_rounds=problem.max_rounds,
+        seed=problem.seed,
+    )
+
+
+def check_n_components(wanted: int | float | None, n: int, d: int) -> int | float:
+    """The number or share of components asked for, if n rows of d features can give them."""
+    largest = min(n, d)
+    if wanted is None:
+        return largest
+    if isinstance(wanted, float) and 0 < wanted < 1:
+        return wanted
+    if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 1 <= wanted <= largest:
+        return int(wanted)
+    raise InputError(
+        f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
+        "a share of the variance such as 0.95, or None for all; ask for fewer"
+    )
+
+
+def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array]:
+    rows = Rows(site.X)
+    own = rows.column_sums() / max(rows.n, 1)
+    return Rows(site.X, own).column_squares(), rows.n * (own - mean) ** 2
+
+
+def _standard_deviations(squares: Array, n: int, mean: Array) -> Array:
+    """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
+    deviations = np.sqrt(squares / n)
+    rounding = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), np.finfo(float).tiny)
+    constant = deviations <= rounding
+    return np.where(constant, 1.0, deviations)

@@ -1,0 +1,65 @@
+"""What a solver returns, and what every solver is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..linalg import Array
+from .setup import Setup
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A solver's answer.
+
+    Attributes
+    ----------
+    basis : (d, k) array
+        Orthonormal columns, by decreasing eigenvalue.
+    eigenvalues : (k,) array
+        Of the pooled scatter C, descending.
+    kkt : float or None
+        Scaled KKT residual of ``basis``, where the solver sees C Z.
+    angle : float or None
+        Estimated sine of the largest angle between ``basis`` and the exact answer, None where unknown.
+    converged : bool
+    reason : str
+        Why the solver stopped, with advice if it did not converge.
+    notes : dict
+        What the solver wants to tell besides, as JSON can hold it.
+    """
+
+    basis: Array
+    eigenvalues: Array
+    kkt: float | None
+    angle: float | None
+    converged: bool
+    reason: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Algorithm(Protocol):
+    """A frozen dataclass with a solver's parameters and the coroutine that runs it."""
+
+    default_tol: float
+
+    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+        """Solve the problem the sites agreed on, from the basis ``start`` (d x k) or the saved ``state`` if given."""
+        ...
+
+
+def residual_angle(residual: float, inside: float, outside: float) -> float:
+    """Residual over gap: the sine of the angle that a residual norm allows between two parts of the spectrum.
+
+    ``inside`` is the smallest eigenvalue kept, ``outside`` the largest one left out; 1 when they do not differ.
+
+    >>> residual_angle(1e-6, inside=3.0, outside=2.0)
+    1e-06
+    """
+    gap = inside - outside
+    rounding = np.finfo(float).eps * max(abs(inside), np.finfo(float).tiny)
+    return 1.0 if gap <= rounding else min(1.0, residual / gap)

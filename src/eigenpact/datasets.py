@@ -1,0 +1,58 @@
+"""Data to try eigenpact on: synthetic problems, real sets, and ways to split one table into sites.
+
+- ``spectral_problem(n_features, n_rows, ...)``: sites with a known spectrum, the FAPS paper's matrices.
+- ``load(name)``, or ``digits()``, ``mnist()``, ...: a ``Dataset`` with X (n_rows x n_features), y and natural groups.
+- ``partition``: ``by_label``, ``by_group``, ``random``, ``unequal`` and ``dirichlet`` turn one X into named sites.
+
+>>> from eigenpact import datasets
+>>> digits = datasets.load("digits")
+>>> sites = datasets.partition.by_label(digits.X, digits.y)
+>>> len(sites), sites["label0"].shape
+(10, (178, 64))
+"""
+
+from __future__ import annotations
+
+from .data import partition
+from .data.loaders import (
+    NAMES,
+    Dataset,
+    beijing_air,
+    cifar10,
+    debates,
+    digits,
+    fashion_mnist,
+    femnist,
+    genomes,
+    har,
+    heart_disease,
+    load,
+    mnist,
+    mnist_test,
+    pbmc68k,
+    video_bmc,
+    video_escalator,
+)
+from .data.synthetic import spectral_problem
+
+__all__ = [
+    "NAMES",
+    "Dataset",
+    "beijing_air",
+    "cifar10",
+    "debates",
+    "digits",
+    "fashion_mnist",
+    "femnist",
+    "genomes",
+    "har",
+    "heart_disease",
+    "load",
+    "mnist",
+    "mnist_test",
+    "partition",
+    "pbmc68k",
+    "spectral_problem",
+    "video_bmc",
+    "video_escalator",
+]

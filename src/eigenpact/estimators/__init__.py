@@ -1,0 +1,5 @@
+"""What people touch: scikit-learn style estimators."""
+
+from .pca import FederatedPCA
+
+__all__ = ["FederatedPCA"]

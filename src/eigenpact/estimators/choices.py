@@ -1,0 +1,66 @@
+"""Names a user may write for solvers and engines, and what they stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.auto import Auto
+from ..algorithms.consensus.gram import Gram
+from ..algorithms.consensus.krylov import Krylov
+from ..algorithms.consensus.subspace import Subspace
+from ..algorithms.solution import Algorithm
+from ..engines import MPI, InProcess
+from ..errors import InputError
+from ..runtime import Engine
+
+SOLVERS: dict[str, Callable[[], Algorithm]] = {"gram": Gram, "krylov": Krylov, "subspace": Subspace}
+"""Exact joint solvers by name, besides "auto"."""
+
+ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI}
+
+
+def find_solver(solver: Any, engine: Engine, sites: Sequence[str]) -> Algorithm:
+    """The algorithm a ``solver`` argument stands for, its proxy given as one of the site names."""
+    if solver == "auto":
+        return Auto(engine.costs)
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise InputError(f"unknown solver {solver!r}; the solvers are {', '.join(['auto', *SOLVERS])}")
+        return SOLVERS[solver]()
+    if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
+        raise InputError(f"solver={solver!r} must be one of {', '.join(['auto', *SOLVERS])} or an instance such as ep.Krylov()")
+    proxy = getattr(solver, "proxy", None)
+    if isinstance(proxy, int | np.integer) and sites:
+        if not -len(sites) <= proxy < len(sites):
+            raise InputError(f"proxy={proxy} is not an index of the {len(sites)} sites; give 0 to {len(sites) - 1} or a name")
+        return dataclasses.replace(solver, proxy=sites[int(proxy)])  # type: ignore[return-value]
+    if isinstance(proxy, str) and sites and proxy not in sites:
+        raise InputError(f"proxy={proxy!r} is not a site; the sites are {', '.join(sorted(sites)[:10])}")
+    return solver  # type: ignore[return-value]
+
+
+def find_engine(engine: Any) -> Engine:
+    """The engine an ``engine`` argument stands for."""
+    if isinstance(engine, str):
+        if engine not in ENGINES:
+            raise InputError(f"unknown engine {engine!r}; the engines are {', '.join(ENGINES)}")
+        return ENGINES[engine]()
+    if not hasattr(engine, "execute"):
+        raise InputError(f"engine={engine!r} must be one of {', '.join(ENGINES)} or an instance such as ep.engines.InProcess()")
+    return engine  # type: ignore[no-any-return]
+
+
+def describe_solver(algorithm: Algorithm) -> dict[str, Any]:
+    """A solver and its parameters as JSON can hold them, for journals and saved models; arrays by shape and digest."""
+    described: dict[str, Any] = {"name": type(algorithm).__name__}
+    for field in dataclasses.fields(algorithm):  # type: ignore[arg-type]
+        value = getattr(algorithm, field.name)
+        if isinstance(value, np.ndarray):
+            value = f"array {value.shape} {hashlib.blake2b(value.tobytes(), digest_size=8).hexdigest()}"
+        described[field.name] = repr(value) if dataclasses.is_dataclass(value) else value
+    return described

@@ -1,0 +1,119 @@
+"""From what users pass to ``fit`` to checked rows per site.  Nothing is computed here, and bad input changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
+
+from ..data.checks import check_finite, check_numeric, check_same_features
+from ..errors import InputError, InputTypeError
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows per site, as this process holds them; ``order`` keeps the order in which the user named the sites."""
+
+    sites: dict[str, Any]
+    dtype: np.dtype[Any]
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Site names in the user's order."""
+        return tuple(self.sites)
+
+
+def is_several_sites(X: Any) -> bool:
+    """Whether X is a collection of sites (a dict, or a list of two-dimensional tables) rather than one matrix.
+
+    >>> is_several_sites([np.ones((2, 3)), np.ones((4, 3))]), is_several_sites([[1.0, 2.0], [3.0, 4.0]])
+    (True, False)
+    """
+    if scipy.sparse.issparse(X):  # before the test for dict: scipy's DOK matrix is one
+        return False
+    if isinstance(X, Mapping):
+        return True
+    return isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in X)
+
+
+def hold(estimator: Any, X: Any, sites: Any = None) -> Held:
+    """Check what was passed to ``fit`` and sort it into sites; sets ``n_features_in_`` and feature names on the estimator."""
+    if is_several_sites(X):
+        if sites is not None:
+            raise InputError("sites= labels the rows of one matrix; X already comes as several sites, so leave sites out")
+        named = X if isinstance(X, Mapping) else {f"site{i}": part for i, part in enumerate(X)}
+        return _hold_named(estimator, {str(name): part for name, part in named.items()})
+    if sites is None:
+        return _hold_named(estimator, {"site0": X})
+    whole = _hold_named(estimator, {"all sites": X}).sites["all sites"]
+    labels = column_or_1d(sites, dtype=None)
+    if len(labels) != whole.shape[0]:
+        raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
+    found = np.unique(labels)
+    parts = {str(label): whole[np.flatnonzero(labels == label)] for label in found}
+    if len(parts) < len(found):
+        raise InputError(f"two different labels in sites read the same as text; label the {len(found)} sites apart")
+    return Held(parts, _common_dtype(parts))
+
+
+def _hold_named(estimator: Any, named: dict[str, Any]) -> Held:
+    features = {name: _features(part) for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
+    orders = check_same_features(features) if len(features) > 1 else {}
+    checked: dict[str, Any] = {}
+    for i, (name, part) in enumerate(named.items()):
+        table = part.iloc[:, orders[name]] if orders.get(name) is not None and hasattr(part, "iloc") else part
+        checked[name] = _checked(estimator, name, table, reset=i == 0, alone=len(named) == 1)
+    return Held(checked, _common_dtype(checked))
+
+
+def _features(table: Any) -> tuple[int, tuple[str, ...] | None]:
+    columns = getattr(table, "columns", None)
+    return int(table.shape[1]), None if columns is None else tuple(str(c) for c in columns)
+
+
+def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool) -> Any:
+    if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
+        return _checked_where_it_lies(estimator, name, table, reset)
+    if not alone and getattr(table, "shape", (1,))[0] == 0:
+        raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")
+    if hasattr(table, "columns"):
+        check_numeric(name, table)
+    options = {"accept_sparse": ["csr", "csc"], "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+    prefix = "" if alone else f"site {name!r}: "
+    try:
+        X = validate_data(estimator, table, **options) if reset else check_array(table, **options)
+    except TypeError as error:
+        raise InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first") from error
+    except ValueError as error:
+        raise InputError(f"{prefix}{error}") from error
+    columns = getattr(table, "columns", None)
+    check_finite(name, X, None if columns is None else [str(c) for c in columns])
+    return X
+
+
+def _checked_where_it_lies(estimator: Any, name: str, table: Any, reset: bool) -> Any:
+    """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, never copied to this side."""
+    xp = array_api_compat.array_namespace(table)
+    if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
+        raise InputError(f"site {name!r}: shape {tuple(table.shape)} is not a table with rows and columns")
+    if not xp.isdtype(table.dtype, ("integral", "real floating")):
+        raise InputTypeError(f"site {name!r}: dtype {table.dtype} does not hold real numbers; convert it first")
+    if xp.isdtype(table.dtype, "integral"):
+        table = xp.astype(table, xp.float64)
+    bad = int(xp.sum(xp.astype(~xp.isfinite(table), xp.int64)))
+    if bad:
+        raise InputError(f"site {name!r}: {bad} entries are NaN or infinite; drop those rows or fill them in")
+    if reset:
+        estimator.n_features_in_ = int(table.shape[1])
+    return table
+
+
+def _common_dtype(sites: Mapping[str, Any]) -> np.dtype[Any]:
+    """float32 if every site's rows are, else float64."""
+    single = all(str(X.dtype).endswith("float32") for X in sites.values())
+    return np.dtype(np.float32 if single and sites else np.float64)

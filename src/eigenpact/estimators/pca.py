@@ -1,0 +1,310 @@
+"""``FederatedPCA``: scikit-learn's PCA for rows that stay where they are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
+from ..algorithms.solution import Algorithm, Solution
+from ..errors import InputError, NotConvergedWarning
+from ..linalg import Array, fix_signs
+from ..rows import Rows
+from ..runtime import Connection, Driver, Journal, Outcome, RoundRecord
+from .choices import describe_solver, find_engine, find_solver
+from .inputs import Held, hold, is_several_sites
+
+
+class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Exact joint principal components of several sites, without pooling their rows.
+
+    On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
+
+    Parameters
+    ----------
+    n_components : int, float or None
+        Number of components; a share of the variance in (0, 1) (solvers "auto", "gram", "krylov"); None for all.
+    solver : str or algorithm
+        "auto", "gram", "krylov", "subspace", or an instance with parameters, e.g. ``ep.Krylov(proxy="A")``.
+    center : "pooled", "site" or False
+        Subtract the pooled mean, each site's own mean, or nothing.
+    scale : None or "pooled"
+        Divide by the pooled standard deviations (about the centre in use).
+    tol : float, optional
+        Bound on the scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C; None takes the solver's own.
+    max_rounds : int
+        Rounds after which to stop with ``converged_ = False`` and a warning.
+    random_state : int, RandomState or None
+    engine : str or engine
+        "inprocess", "mpi", or an instance such as ``ep.engines.InProcess(threads=1)``.
+    journal : path, optional
+        A file that lets a killed run go on: fit again with the same settings and the same path.
+    callback : callable, optional
+        Called with a record after every round: ``record.round``, ``record.basis``, ``record.kkt``, ``record.bytes_up``, ...
+
+    Attributes
+    ----------
+    components_ : (k, n_features) array
+        Orthonormal rows; in each, the entry of largest magnitude is positive.
+    explained_variance_, explained_variance_ratio_, singular_values_ : (k,) arrays
+    mean_, scale_ : (n_features,) arrays
+        What ``transform`` subtracts and divides by (zeros for ``center=False``, ones for ``scale=None``).
+    noise_variance_ : float
+    n_components_, n_samples_seen_, n_features_in_ : int
+    sites_ : tuple of str
+        The sites whose joint PCA this is.
+    n_rounds_, n_setup_rounds_ : int
+    converged_ : bool
+    stop_reason_ : str
+    angle_estimate_ : float or None
+        Estimated sine of the largest angle to the exact answer.
+    between_site_share_ : float
+        Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+    history_ : list of RoundRecord
+    ledger_ : Ledger
+        Every message: round, function, sender, receiver, shapes, dtypes, bytes.
+    solver_ : str
+        The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
+
+    Examples
+    --------
+    >>> import numpy as np, eigenpact as ep
+    >>> rng = np.random.default_rng(0)
+    >>> A, B = rng.normal(size=(50, 6)) * [5, 4, 1, 1, 1, 1], rng.normal(size=(30, 6)) * [5, 4, 1, 1, 1, 1]
+    >>> pca = ep.FederatedPCA(n_components=2).fit({"A": A, "B": B})
+    >>> pca.transform(A).shape, pca.sites_
+    ((50, 2), ('A', 'B'))
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        solver: str | Algorithm = "auto",
+        center: Center = "pooled",
+        scale: Scale = None,
+        tol: float | None = None,
+        max_rounds: int = 3000,
+        random_state: Any = None,
+        engine: Any = "inprocess",
+        journal: str | Path | None = None,
+        callback: Callable[[RoundRecord], Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.center = center
+        self.scale = scale
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.random_state = random_state
+        self.engine = engine
+        self.journal = journal
+        self.callback = callback
+
+    # -- fitting --------------------------------------------------------------------------------
+
+    def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
+        """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
+
+        X is None only where the engine holds the data.
+        """
+        engine = find_engine(self.engine)
+        self._check_parameters()
+        held = hold(self, X, sites) if X is not None else Held({}, np.dtype(np.float64))
+        if held.sites and not getattr(engine, "spread", False):
+            rows = sum(int(part.shape[0]) for part in held.sites.values())
+            if rows < 2:
+                raise InputError(f"n_samples={rows}: one row has no variance; give at least two rows in all")
+            check_n_components(self.n_components, rows, self.n_features_in_)
+        algorithm = find_solver(self.solver, engine, held.order)
+        outcome = engine.execute(held.sites, lambda connection: self._run(connection, algorithm, engine))
+        self._adopt(outcome, held.dtype)
+        return self
+
+    def _run(self, connection: Connection, algorithm: Algorithm, engine: Any) -> Outcome:
+        """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
+        journal = None
+        if self.journal is not None:
+            journal = Journal(self.journal, self._description(connection, algorithm))
+        proxy = getattr(algorithm, "proxy", None)
+        driver = Driver(
+            connection,
+            journal=journal,
+            callback=self.callback,
+            own=proxy if isinstance(proxy, str) else None,
+            min_sites=engine.min_sites,
+        )
+        problem = self._problem(journal)
+
+        async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
+            setup = await agree(problem)
+            return setup, await algorithm.fit(setup, start, state)
+
+        try:
+            setup, solution = driver.run(program)
+        finally:
+            if journal is not None:
+                journal.close()
+        return _outcome(driver, setup, solution, algorithm)
+
+    def _problem(self, journal: Journal | None) -> Problem:
+        if self.random_state is None and journal is not None:
+            seed = journal.seed
+        else:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        wanted = self.n_components
+        return Problem(
+            n_components=int(wanted) if isinstance(wanted, np.integer) else wanted,
+            center=self.center,
+            scale=self.scale,
+            tol=self.tol,
+            max_rounds=self.max_rounds,
+            seed=seed,
+        )
+
+    def _description(self, connection: Connection, algorithm: Algorithm) -> dict[str, Any]:
+        """Everything that determines a run: a journal is resumed only by the same."""
+        return {
+            "sites": list(connection.sites()),
+            "n_features": next(iter(connection.n_features().values())),
+            "solver": describe_solver(algorithm),
+            "n_components": self.n_components if self.n_components is None else float(self.n_components),
+            "center": self.center,
+            "scale": self.scale,
+            "tol": self.tol,
+            "max_rounds": self.max_rounds,
+            "random_state": self.random_state if isinstance(self.random_state, int) else None,
+        }
+
+    def _check_parameters(self) -> None:
+        if self.center not in ("pooled", "site", False) or (self.center == 0 and self.center is not False):
+            raise InputError(f"center={self.center!r} must be 'pooled', 'site' or False")
+        if self.scale not in (None, "pooled"):
+            raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
+        if self.tol is not None and not self.tol >= 0:
+            raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
+        if self.max_rounds < 1:
+            raise InputError(f"max_rounds={self.max_rounds!r} must be at least 1")
+
+    def _adopt(self, outcome: Outcome, dtype: np.dtype[Any]) -> None:
+        """Turn what the run ended with into fitted attributes."""
+        arrays, facts = outcome.arrays, outcome.facts
+        n, trace, eigenvalues = facts["n_samples"], facts["trace"], arrays["eigenvalues"]
+        k, d = len(eigenvalues), len(arrays["mean"])
+        self.n_components_ = k
+        self.n_features_in_ = d
+        self.n_samples_seen_ = n
+        self.components_ = fix_signs(arrays["basis"]).T.astype(dtype)
+        self.mean_ = (np.zeros(d) if self.center is False else arrays["mean"]).astype(dtype)
+        self.scale_ = arrays["scale"].astype(dtype)
+        self.explained_variance_ = (eigenvalues / (n - 1)).astype(dtype)
+        self.explained_variance_ratio_ = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
+        self.singular_values_ = np.sqrt(eigenvalues).astype(dtype)
+        rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
+        self.noise_variance_ = rest / (min(n, d) - k) if k < min(n, d) else 0.0
+        self.sites_ = tuple(facts["sites"])
+        self.n_rounds_ = facts["rounds"]
+        self.n_setup_rounds_ = facts["setup_rounds"]
+        self.converged_ = facts["converged"]
+        self.stop_reason_ = facts["reason"]
+        self.angle_estimate_ = facts["angle"]
+        self.between_site_share_ = facts["between_share"]
+        self.solver_ = facts["solver"]
+        self.solver_choice_ = facts["choice"]
+        self.history_ = outcome.history
+        self.ledger_ = outcome.ledger
+        if not self.converged_:
+            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
+
+    # -- using ----------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Any:
+        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
+        rows = Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
+        return rows.project(self.components_.T.astype(np.float64)).astype(X.dtype)
+
+    def inverse_transform(self, T: Any) -> Any:
+        """Rows (n, n_features) whose scores are T (n, k)."""
+        check_is_fitted(self)
+        return (np.asarray(T) @ self.components_) * self.scale_ + self.mean_
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
+        if is_several_sites(X):
+            raise InputError(
+                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
+                "call fit(X), then transform(rows) for each site"
+            )
+        return self.fit(X, y, sites=sites).transform(X)
+
+    def score_samples(self, X: Any) -> Any:
+        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
+        rows = Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
+        variances = self.explained_variance_.astype(np.float64)
+        noise, d, k = self.noise_variance_, rows.d, len(variances)
+        scores = rows.project(self.components_.T.astype(np.float64))
+        distances = (scores**2 / variances).sum(axis=1)
+        log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()
+        if k < d:
+            if noise <= 0:
+                raise InputError("score needs noise outside the components: the data have rank n_components; ask for fewer")
+            distances += (rows.row_squares() - (scores**2).sum(axis=1)) / noise
+            log_determinant += (d - k) * np.log(noise)
+        return -0.5 * (d * np.log(2 * np.pi) + log_determinant + distances)
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
+        return float(np.mean(self.score_samples(X)))
+
+    # -- scikit-learn ---------------------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"callback": None}
+
+
+def _outcome(driver: Driver, setup: Setup, solution: Solution, algorithm: Algorithm) -> Outcome:
+    return Outcome(
+        arrays={
+            "basis": solution.basis,
+            "eigenvalues": solution.eigenvalues,
+            "mean": setup.mean,
+            "scale": setup.scale,
+        },
+        facts={
+            "n_samples": setup.n_samples,
+            "trace": setup.trace,
+            "between_share": setup.between_share,
+            "sites": list(driver.roster),
+            "rounds": driver.rounds,
+            "setup_rounds": driver.setup_rounds,
+            "converged": bool(solution.converged),
+            "reason": solution.reason,
+            "angle": solution.angle,
+            "solver": solution.notes.get("solver", type(algorithm).__name__.lower()),
+            "choice": solution.notes.get("choice", []),
+        },
+        ledger=driver.ledger,
+        history=driver.history,
+    )

@@ -1,0 +1,96 @@
+"""A growing orthonormal basis Q together with the exact products C Q: what block Krylov methods know of a matrix C.
+
+Used by the federated solver, where each product costs a round, and by sites and the coordinator for eigenvectors of matrices
+they can multiply with at home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .linalg import Array, new_directions, symmetrize, top_eigenpairs
+
+SMALLEST_STEP = 1e-15
+"""New directions shorter than this share of the matrix' trace are rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ritz:
+    """What a space says about the leading k eigenpairs: basis Z (d x k), all Ritz values (descending), residual C Z - Z diag."""
+
+    Z: Array
+    values: Array
+    residual: Array
+
+
+@dataclass(frozen=True, eq=False)
+class KrylovSpace:
+    """Orthonormal Q (d x m) and CQ = C Q (d x m)."""
+
+    Q: Array
+    CQ: Array
+
+    @classmethod
+    def empty(cls, d: int) -> KrylovSpace:
+        """Nothing known yet."""
+        return cls(np.zeros((d, 0)), np.zeros((d, 0)))
+
+    @property
+    def size(self) -> int:
+        """Number m of columns kept."""
+        return int(self.Q.shape[1])
+
+    def add(self, B: Array, CB: Array) -> KrylovSpace:
+        """The space with one more block B (d x b), orthonormal and orthogonal to Q, and its product C B."""
+        return KrylovSpace(np.concatenate([self.Q, B], axis=1), np.concatenate([self.CQ, CB], axis=1))
+
+    def projected(self) -> Array:
+        """T = Q^T C Q (m x m), symmetric."""
+        return symmetrize(self.Q.T @ self.CQ)
+
+    def ritz(self, count: Callable[[Array], int]) -> Ritz:
+        """Ritz pairs; ``count`` says from the Ritz values how many are wanted."""
+        values, Y = top_eigenpairs(self.projected())
+        k = count(values)
+        Z = self.Q @ Y[:, :k]
+        return Ritz(Z, values, self.CQ @ Y[:, :k] - Z * values[:k])
+
+    def shrunk(self, keep: int) -> KrylovSpace:
+        """Thick restart: the ``keep`` leading Ritz vectors, their products rotated along."""
+        _, Y = top_eigenpairs(self.projected())
+        Y = np.ascontiguousarray(Y[:, :keep])
+        return KrylovSpace(self.Q @ Y, self.CQ @ Y)
+
+    def next_block(self, width: int, trace: float) -> Array:
+        """Up to ``width`` orthonormal directions of (I - Q Q^T) C Q: the next Krylov block.  Empty if Q is invariant."""
+        return new_directions(self.CQ, self.Q, SMALLEST_STEP * trace)[:, :width]
+
+
+def leading_eigenpairs(
+    action: Callable[[Array], Array], start: Array, k: int, trace: float, tol: float, max_products: int = 60
+) -> tuple[Array, Array]:
+    """Leading k eigenvalues and eigenvectors (d x k) of a symmetric positive matrix given by its action on blocks.
+
+    Block Krylov with thick restart at six blocks, from the orthonormal block ``start`` (d x k), until the residual is below
+    ``tol`` times ``trace`` or ``max_products`` products were made.
+
+    >>> C = np.diag([5.0, 4.0, 1.0, 0.5, 0.1])
+    >>> values, vectors = leading_eigenpairs(lambda B: C @ B, random_orthonormal(5, 2, seed=0), 2, 10.6, 1e-12)
+    >>> bool(np.allclose(values, [5, 4]))
+    True
+    """
+    space, B = KrylovSpace.empty(start.shape[0]), start
+    for _ in range(max_products):
+        space = space.add(B, action(B))
+        ritz = space.ritz(lambda _: k)
+        if np.linalg.norm(ritz.residual) <= tol * trace:
+            break
+        if space.size > 5 * k:
+            space = space.shrunk(3 * k)
+        B = space.next_block(k, trace)
+        if B.shape[1] == 0:
+            break
+    return ritz.values[:k], ritz.Z

@@ -1,0 +1,300 @@
+"""Files become tables; what cannot be read is refused by file, line and column."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from eigenpact.data import text_tables
+from eigenpact.data.readers import Table, read_sites, read_table, site_name, table_from_frame
+from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(text, name="north.csv"):
+        path = tmp_path / name
+        data = text.encode() if isinstance(text, str) else text
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write_file
+
+
+@pytest.mark.parametrize(
+    ("text", "X", "names", "ids"),
+    [
+        ("1,2\n3,4\n", [[1, 2], [3, 4]], None, None),
+        ("1,2\r\n3,4", [[1, 2], [3, 4]], None, None),
+        ("5\n6\n", [[5], [6]], None, None),
+        ("a,b\n1,2\n", [[1, 2]], ("a", "b"), None),
+        ("\ufeffa,b\n1,2\n", [[1, 2]], ("a", "b"), None),
+        ("\n\na,b\n\n1,2\n\n3,4\n", [[1, 2], [3, 4]], ("a", "b"), None),
+        ("a,2020\n1,2\n", [[1, 2]], ("a", "2020"), None),
+        ("ID,a\n7,2\n8,3\n", [[2], [3]], ("a",), ("7", "8")),
+        (",a\nx,2\n", [[2]], ("a",), ("x",)),
+        (",0,1\n0,5,6\n1,7,8\n", [[5, 6], [7, 8]], ("0", "1"), ("0", "1")),
+        ("who,a\np1,2\np2,3\n", [[2], [3]], ("a",), ("p1", "p2")),
+        ('sample,"a, b"\n"p ""1""",2\np2,3\n', [[2], [3]], ("a, b",), ('p "1"', "p2")),
+        ("a,b\n,2\nNA,NaN\n1, na \n", [[np.nan, 2], [np.nan, np.nan], [1, np.nan]], ("a", "b"), None),
+        (",2\n3,4\n", [[np.nan, 2], [3, 4]], None, None),
+        ('"1","-2e3"\n', [[1, -2000]], None, None),
+        ("a\ninf\n-Infinity\n", [[np.inf], [-np.inf]], ("a",), None),
+    ],
+)
+def test_csv_layouts(write, text, X, names, ids):
+    table = read_table(write(text))
+    assert table.X.dtype == np.float64
+    assert_array_equal(table.X, np.array(X, dtype=float))
+    assert table.feature_names == names
+    assert table.row_ids == ids
+
+
+@pytest.mark.parametrize(("name", "separator"), [("n.tsv", "\t"), ("n.tsv.gz", "\t"), ("n.csv.gz", ","), ("N.CSV", ",")])
+def test_separators_and_compression(write, name, separator):
+    text = "id,a,b\nx,1,2\n".replace(",", separator)
+    table = read_table(write(text, name))
+    assert_array_equal(table.X, [[1.0, 2.0]])
+    assert table.row_ids == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,x\n", r"north.csv, line 3, column 2 \('b'\): 'x' is not a number"),
+        ("1,2\n3,x\n", "line 2, column 2: 'x'"),
+        ("a,b\n1,2\nx,3\n", r"line 3, column 1 \('a'\): 'x' is not a number.*first cell is 'id'"),
+        ("id,a\np,1\nq,1_000\n", r"line 3, column 2 \('a'\): '1_000'"),
+        ("a,b\n1,2\n3\n", "line 3: 1 cells where 2 are expected"),
+        ("a,b\n1,2,3\n", "line 2: 3 cells where 2"),
+        ("id,a,b\np,1,2\nq,1\n", "line 3: 2 cells where 3"),
+        ("who,a\np1,1\n17,2\n", "line 3, column 1: '17' is a number where other lines have text such as 'p1'"),
+        ("p1,0.5,0.5\np2,1,2\n", "line 1 is .*neither a row of numbers nor a header"),
+        ("a,a\n1,2\n", r"repeated column names \['a'\]"),
+        ("a,b\n", "a header and no rows"),
+        ("a;b\n1;2\n", "is the separator really ','"),
+        ("a,b\n1,2\x00\n", "north.csv"),
+    ],
+)
+def test_bad_cells_are_named(write, text, message):
+    with pytest.raises(InputError, match=message):
+        read_table(write(text))
+
+
+numbers = st.floats(width=64)
+
+
+@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.lists(numbers, min_size=k, max_size=k), min_size=1, max_size=6)))
+@pytest.mark.parametrize("header", [None, "names", "ids", "text ids"])
+def test_csv_round_trip(tmp_path_factory, header, rows):
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    names = tuple(f"f{j}" for j in range(len(rows[0])))
+    lead = {"ids": ["id"], "text ids": ["who"]}.get(header, [])
+    if header is not None:
+        writer.writerow([*lead, *names])
+    for i, row in enumerate(rows):
+        cells = ["" if np.isnan(value) and len(row) > 1 else repr(value) for value in row]
+        writer.writerow([*([f"p{i}"] if lead else []), *cells])
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_text(buffer.getvalue())
+    try:
+        table = read_table(path)
+    finally:
+        path.unlink()
+    assert_array_equal(table.X, np.array(rows))
+    assert table.feature_names == (names if header else None)
+    assert table.row_ids == (tuple(f"p{i}" for i in range(len(rows))) if lead else None)
+
+
+@given(st.lists(st.lists(st.floats(allow_nan=False), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_both_readers_agree(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_text("a,b,c\n" + "\n".join(",".join(map(repr, row)) for row in rows))
+    layout = text_tables._layout(path, ",")
+    fast, slow = text_tables._read_fast(path, ",", layout), text_tables._read_slow(path, ",", layout)
+    path.unlink()
+    assert fast is not None
+    assert_array_equal(fast[0], slow[0])
+
+
+def test_plain_tables_take_the_fast_reader(write, monkeypatch):
+    monkeypatch.setattr(text_tables, "_read_slow", None)
+    assert read_table(write("id,a\np,1\nq,2\n")).row_ids == ("p", "q")
+    assert read_table(write("who,a\np,1\nq,2\n")).row_ids == ("p", "q")
+    assert read_table(write("a,b\r\n1,2\r\n\r\n3,4\r\n")).X.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
+        (b"", "n.csv", "is empty"),
+        (b"", "n.npy", "is empty"),
+        (b"\n\n", "n.csv", "is empty"),
+        (b"1,2\n", "n.xlsx", r"unknown extension; allowed are \.csv, \.tsv, .*\.parquet"),
+        (b"1,2\n", "csv", "unknown extension"),
+        (b"a,b\n\xff\xfe,2\n", "n.csv", "not UTF-8"),
+        (b"1,2\n1,\xff\n", "n.csv", "not UTF-8"),
+        (b"1,2\n", "n.npy", "not a .npy file"),
+        (b"1,2\n", "n.npz", "not a .npz file"),
+        (b"PK\x03\x04nonsense", "n.npz", "not a .npz file"),
+    ],
+)
+def test_unreadable_files_are_named(write, data, name, message):
+    with pytest.raises(FileError, match=message):
+        read_table(write(data, name))
+
+
+def test_missing_files_folders_and_broken_gzip(tmp_path):
+    with pytest.raises(FileError, match=r"none\.csv does not exist"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(FileError, match="is a folder"):
+        read_table(tmp_path / "folder.csv")
+    (tmp_path / "plain.csv.gz").write_bytes(b"1,2\n")
+    (tmp_path / "torn.csv.gz").write_bytes(gzip.compress(b"1,2\n" * 1000)[:-9])
+    for name in ("plain.csv.gz", "torn.csv.gz"):
+        with pytest.raises(FileError, match="not a complete gzip file"):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "dtype"),
+    [("f8", "f8"), ("f4", "f4"), ("f2", "f4"), (">f8", "f8"), (">f4", "f4"), ("i4", "f8"), ("u1", "f8"), ("?", "f8")],
+)
+def test_npy_types(tmp_path, given_dtype, dtype):
+    X = np.array([[0, 1], [1, 1]], dtype=given_dtype)
+    np.save(tmp_path / "a.npy", X)
+    table = read_table(tmp_path / "a.npy")
+    assert table.X.dtype == np.dtype(dtype)
+    assert table.X.dtype.isnative
+    assert_array_equal(table.X, X.astype(dtype))
+    assert table.feature_names is None
+
+
+def test_npy_content_is_checked(tmp_path):
+    for X, error, message in (
+        (np.ones(3), InputError, r"shape \(3,\)"),
+        (np.ones((0, 3)), InputError, "at least one row"),
+        (np.array([["a"]]), InputTypeError, "site 'a': X has dtype"),
+        (np.ones((1, 1), dtype=complex), InputError, "Complex"),
+    ):
+        np.save(tmp_path / "a.npy", X)
+        with pytest.raises(error, match=message):
+            read_table(tmp_path / "a.npy")
+    np.save(tmp_path / "a.npy", np.array([[{}]]), allow_pickle=True)
+    with pytest.raises(FileError, match=r"not a \.npy file of numbers"):
+        read_table(tmp_path / "a.npy")
+
+
+def test_npz_forms(tmp_path):
+    X = np.arange(6.0).reshape(2, 3)
+    path = tmp_path / "a.npz"
+    np.savez(path, anything=X)
+    assert_array_equal(read_table(path).X, X)
+    np.savez(path, X=X, other=X + 1, feature_names=np.array(["a", "b", "c"]), row_ids=np.array(["p", "q"]))
+    table = read_table(path)
+    assert_array_equal(table.X, X)
+    assert (table.feature_names, table.row_ids) == (("a", "b", "c"), ("p", "q"))
+    np.savez(path, table=X, labels=np.ones(2))
+    assert_array_equal(read_table(path).X, X)
+    np.savez(path, one=X, two=X)
+    with pytest.raises(InputError, match=r"one \(2, 3\), two \(2, 3\); name the table 'X'"):
+        read_table(path)
+    np.savez(path, X=X, feature_names=np.array(["a"]))
+    with pytest.raises(InputError, match="1 feature_names for a table of shape"):
+        read_table(path)
+
+
+def test_files_with_the_other_numpy_ending(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.ones((2, 2)))
+    (tmp_path / "a.npz").rename(tmp_path / "a.npy")
+    with pytest.raises(FileError, match=r"rename it to end in \.npz"):
+        read_table(tmp_path / "a.npy")
+    np.save(tmp_path / "b.npy", np.ones((2, 2)))
+    (tmp_path / "b.npy").rename(tmp_path / "b.npz")
+    assert read_table(tmp_path / "b.npz").X.shape == (2, 2)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_sparse_npz_stays_sparse(tmp_path, kind):
+    X = np.array([[0, 2.0], [0, 0]])
+    sparse.save_npz(tmp_path / "a.npz", kind(X))
+    table = read_table(tmp_path / "a.npz")
+    assert sparse.issparse(table.X)
+    assert table.X.format == "csr"
+    assert_array_equal(table.X.toarray(), X)
+
+
+def test_corrupt_sparse_npz_is_refused(tmp_path):
+    bad = {"indices": [5], "indptr": [0, 1], "format": b"csr", "shape": [1, 2], "data": [1.0]}
+    np.savez(tmp_path / "a.npz", **{key: np.array(value) for key, value in bad.items()})
+    with pytest.raises(FileError, match=r"a\.npz"):
+        read_table(tmp_path / "a.npz")
+
+
+def test_parquet_without_pandas_names_the_extra(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[pandas\]'"):
+        read_table(write(b"PAR1", "a.parquet"))
+    assert read_table(write("a\n1\n")).X.tolist() == [[1.0]], "csv must not need pandas"
+
+
+def test_parquet_goes_through_pandas(write, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "b": [0.5, None]}, index=["p", "q"])
+    monkeypatch.setattr(pandas, "read_parquet", lambda _: frame)
+    table = read_table(write(b"PAR1", "a.parquet"))
+    assert_array_equal(table.X, [[1, 0.5], [2, np.nan]])
+    assert (table.feature_names, table.row_ids) == (("a", "b"), ("p", "q"))
+
+
+def test_frames_with_text_columns_are_refused():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(InputTypeError, match="site 'A': columns 'town'"):
+        table_from_frame(pandas.DataFrame({"town": ["x"]}), "A")
+    assert table_from_frame(pandas.DataFrame({"a": [1]}), "A").row_ids is None
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("x/north.csv", "north"), ("north.tsv.gz", "north"), (Path("a.2020.csv"), "a.2020"), ("B.NPZ", "B"), ("c.xlsx", "c")],
+)
+def test_site_name(path, name):
+    assert site_name(path) == name
+
+
+def test_read_sites_names_and_order(write, tmp_path):
+    south, north = write("1\n", "south.csv"), write("2\n", "north.csv")
+    sites = read_sites([str(south), north, f"east={north}"])
+    assert list(sites) == ["south", "north", "east"]
+    assert all(isinstance(table, Table) for table in sites.values())
+    assert sites["east"].X.tolist() == [[2.0]]
+    equals = write("3\n", "k=3.csv")
+    assert list(read_sites([str(equals)])) == ["k=3"], "an existing file wins over name=path"
+    with pytest.raises(InputError, match=r"two sites are named 'north'.*name=path"):
+        read_sites([north, tmp_path / "other" / "north.csv"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "error", "message"),
+    [
+        ([], InputError, "no paths"),
+        ("a.csv", InputTypeError, "one path"),
+        (["=a.csv"], InputError, "not name=path"),
+        (["north="], InputError, "not name=path"),
+    ],
+)
+def test_bad_lists_of_paths(paths, error, message):
+    with pytest.raises(error, match=message):
+        read_sites(paths)
