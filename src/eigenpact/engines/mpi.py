@@ -1,8 +1,9 @@
 """Sites on MPI ranks: rank 0 advances the program, every rank serves the sites it holds (zero or more).
 
-Every rank calls ``fit`` with its own sites.  Rank 0 broadcasts each request - a function's name and arrays, never code - and takes
-the replies one by one in sorted site-name order, so that the answer has the same bits for any number of ranks.  At the end the
-outcome is broadcast and every rank has the fitted estimator.  Messages are plain bytes (see ``runtime/wire.py``); nothing is pickled.
+Every rank calls ``fit`` with its own sites.  Rank 0 broadcasts each request - a function's name and arrays, never code - and
+takes the replies one by one in sorted site-name order, so that the answer has the same bits for any number of ranks.  At the end
+the outcome is broadcast and every rank has the fitted estimator.  Messages are plain bytes (see ``runtime/wire.py``); nothing is
+pickled.
 """
 
 from __future__ import annotations

@@ -69,9 +69,10 @@ class LocalFunction:
         return self.name.rpartition(":")[2]
 
     def check_args(self, args: Arrays, n_features: int) -> dict[str, int]:
-        """Check arguments against ``takes`` and return the sizes they determine."""
+        """Check arguments against ``takes`` and return the sizes they determine; a whole number is the size of its name."""
         sizes = {"d": n_features}
         self._check("argument", self.takes, args, sizes)
+        sizes |= {k: int(a) for k, a in zip(self.takes, args, strict=True) if a.ndim == 0 and a.dtype.kind in "iu"}
         return sizes
 
     def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:

@@ -68,7 +68,7 @@ SHARE_BLOCK = 10
 """Block width while the number of components is still to be found from a share of the variance."""
 
 
-@local(takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""}, sends={"V": "d k2"}, bound="unit")
+@local(takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""}, sends={"V": "d k"}, bound="unit")
 def model_directions(site: Site, Q: Array, CQ: Array, trace: Any, k: Any, seed: Any, accuracy: Any) -> Array:
     """Leading eigenvectors of the secant model whose proxy is this site: computed at the coordinator's own site."""
     return secant_model(rows_of(site), KrylovSpace(Q, CQ), float(trace), int(k), int(seed), float(accuracy))
