@@ -1,8 +1,9 @@
 """Where a solver may begin: at random, or at the merged principal directions of the single sites.
 
-The one-shot start (distPCA) asks every site once for its own leading eigenvectors, scaled by the square roots of their
-eigenvalues, and takes the leading left singular vectors of all of them side by side.  It uses ``Gather``: the coordinator must
-see the single replies to merge them, and they reveal most of a site's scatter.  It is therefore never chosen unless asked for.
+The one-shot start (distPCA) asks every site once for its own leading eigenvectors and takes the leading left singular vectors of
+all of them side by side, which are those of the averaged projectors.  Eigenvalues are not asked for: on sites that resemble each
+other the merge is better without them, and they would reveal more.  It uses ``Gather``: the coordinator must see the single
+replies to merge them, and they tell much about a site.  It is therefore never chosen unless asked for.
 
 References
     J. Fan, D. Wang, K. Wang, Z. Zhu, "Distributed estimation of principal eigenspaces", Ann. Stat. 47 (2019).
@@ -21,15 +22,18 @@ from .setup import Setup, rows_of
 
 Start = Literal["random", "one-shot"]
 
+RANK_FLOOR = 1e-12
+"""Eigenvalues below this share of the largest are rounding errors; their vectors are not sent."""
+
 STIR = 1e-3
 """Size of the random part mixed into a given start, without which a start inside an invariant subspace of C would stay there."""
 
 
-@local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")
+@local(takes={"k": ""}, sends={"V": "d <=k"}, bound="unit")
 def leading_directions(site: Site, k: Any) -> Array:
-    """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
+    """The site's own leading eigenvectors, at most min(n_i, k) of them: those that its rows determine."""
     values, vectors = rows_of(site).top(int(k))
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    return vectors[:, values > RANK_FLOOR * values[0]]
 
 
 async def first_block(setup: Setup, k: int, kind: Start, start: Array | None) -> Array:

@@ -1,0 +1,281 @@
+"""A fitted model as a folder: ``arrays.npz`` and ``manifest.json``, readable without running any code from it.
+
+The folder appears complete or not at all: it is written under another name next to its place and then renamed.  The manifest
+carries the checksum of the arrays, the ledger and the history, so that the account of what left each site travels with the model.
+
+>>> import tempfile, numpy as np, eigenpact as ep
+>>> pca = ep.FederatedPCA(n_components=1).fit({"A": np.eye(3), "B": np.ones((2, 3))})
+>>> with tempfile.TemporaryDirectory() as place:
+...     save_model(pca, Path(place, "model"))
+...     load_model(Path(place, "model")).sites_
+('A', 'B')
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import FileError
+from ..runtime import Ledger, RoundRecord
+from .choices import describe_solver
+from .pca import FederatedPCA
+
+FORMAT = "eigenpact model"
+FORMAT_VERSION = 1
+ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
+
+SHAPES = {
+    "components": "kd",
+    "explained_variance": "k",
+    "explained_variance_ratio": "k",
+    "singular_values": "k",
+    "mean": "d",
+    "scale": "d",
+    "noise_variance": "",
+}
+"""Arrays of a model and their axes: k components, d features."""
+
+PARAMETERS = ("n_components", "center", "scale", "tol", "max_rounds")
+FACTS = {
+    "sites_": "sites",
+    "n_samples_seen_": "n_samples",
+    "n_rounds_": "rounds",
+    "n_setup_rounds_": "setup_rounds",
+    "converged_": "converged",
+    "stop_reason_": "stop_reason",
+    "angle_estimate_": "angle_estimate",
+    "between_site_share_": "between_site_share",
+    "solver_": "solver_used",
+    "solver_choice_": "solver_choice",
+}
+"""Fitted attributes and their names in the manifest."""
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "sites": (list,),
+    "n_samples": (int,),
+    "rounds": (int,),
+    "setup_rounds": (int,),
+    "converged": (bool,),
+    "stop_reason": (str,),
+    "angle_estimate": (float, int, type(None)),
+    "between_site_share": (float, int),
+    "solver_used": (str,),
+    "solver_choice": (list,),
+    "parameters": (dict,),
+    "feature_names": (list, type(None)),
+    "history": (list,),
+    "ledger": (list,),
+    "sha256": (str,),
+}
+
+
+def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a fitted estimator to a new folder; ``overwrite`` replaces an earlier model there, and nothing else."""
+    check_is_fitted(pca)
+    check_model_target(folder, overwrite=overwrite)
+    arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})
+    manifest = _manifest(pca, hashlib.sha256(arrays).hexdigest())
+    text = json.dumps(manifest, indent=1, default=_plain) + "\n"
+    try:
+        _place({ARRAYS: arrays, MANIFEST: text.encode()}, Path(folder).resolve())
+    except OSError as error:
+        raise FileError(f"{folder} cannot be written: {error.strerror or error}; choose another -o") from error
+
+
+def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
+    """Read a model written by :func:`save_model`: same bits, same ledger.
+
+    A solver that was given as an instance comes back by its name; its parameters are in the manifest only.
+    """
+    place = Path(folder)
+    manifest = _read_manifest(place)
+    arrays = _read_arrays(place, manifest["sha256"])
+    pca = FederatedPCA(**_parameters(place, manifest))
+    for name, array in arrays.items():
+        setattr(pca, f"{name}_", array)
+    pca.n_components_, pca.n_features_in_ = arrays["components"].shape
+    pca.noise_variance_ = float(arrays["noise_variance"])
+    for attribute, key in FACTS.items():
+        setattr(pca, attribute, manifest[key])
+    pca.sites_ = tuple(manifest["sites"])
+    names = manifest["feature_names"]
+    if names is not None:
+        if len(names) != pca.n_features_in_:
+            raise _damaged(place, f"{len(names)} feature names for {pca.n_features_in_} features")
+        pca.feature_names_in_ = np.array(names, dtype=object)
+    pca.ledger_, pca.history_ = Ledger(), []
+    try:
+        pca.ledger_.extend(manifest["ledger"])
+        pca.history_ = [RoundRecord(**record) for record in manifest["history"]]
+    except (TypeError, ValueError) as error:
+        raise _damaged(place, str(error)) from error
+    return pca
+
+
+def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Raise a FileError unless a model can be written to ``folder``; call it before a long computation."""
+    place = Path(folder).resolve()
+    if place.is_file():
+        raise FileError(f"{folder} is a file; choose another -o, a folder that does not exist yet")
+    if place.exists():
+        if not overwrite:
+            raise FileError(f"{folder} exists already; choose another -o or pass --overwrite")
+        _check_replaceable(folder, place)
+    above = next(parent for parent in place.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise FileError(f"{folder} cannot be written, because {above} is not a folder you may write to; choose another -o")
+
+
+def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
+    """Only a model, or an empty folder, may be replaced."""
+    held = {path.name for path in place.iterdir()} if place.is_dir() else {place.name}
+    others = sorted(held - {ARRAYS, MANIFEST})
+    if others:
+        raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another -o")
+    if held and not (MANIFEST in held and FORMAT.encode() in (place / MANIFEST).read_bytes()):
+        raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another -o")
+
+
+def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
+    names = getattr(pca, "feature_names_in_", None)
+    parameters = {name: getattr(pca, name) for name in PARAMETERS}
+    parameters["solver"] = pca.solver if isinstance(pca.solver, str) else describe_solver(pca.solver)
+    parameters["random_state"] = pca.random_state if isinstance(pca.random_state, int) else None
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "eigenpact": version("eigenpact"),
+        "parameters": parameters,
+        **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
+        "feature_names": None if names is None else [str(name) for name in names],
+        "history": [record.to_dict() for record in pca.history_],
+        "ledger": pca.ledger_.since(0),
+        "sha256": sha256,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers as JSON can hold them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written to a manifest")
+
+
+def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _place(files: Mapping[str, bytes], place: Path) -> None:
+    """Write files to a folder next to ``place``, then rename it; an earlier folder there is moved away first."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_hex(4)
+    fresh, old = (place.with_name(f".{place.name}.{token}.{what}") for what in ("new", "old"))
+    try:
+        fresh.mkdir()
+        for name, content in files.items():
+            with (fresh / name).open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+        if place.exists():
+            place.rename(old)
+        fresh.rename(place)
+    finally:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        for leftover in (fresh, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _read_manifest(place: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((place / MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        what = "does not exist" if not place.exists() else f"is not a model folder: it has no {MANIFEST}"
+        raise FileError(f"{place} {what}; give a folder written by eigenpact fit -o") from error
+    except OSError as error:
+        raise FileError(f"{place / MANIFEST} cannot be read: {error.strerror}; check its permissions") from error
+    except ValueError as error:
+        raise _damaged(place, f"it is not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give a folder from eigenpact fit -o")
+    written = manifest.get("format_version")
+    if not isinstance(written, int) or written < 1:
+        raise _damaged(place, f"format_version is {written!r}")
+    if written > FORMAT_VERSION:
+        raise FileError(
+            f"{place} has model format {written}, written by eigenpact {manifest.get('eigenpact', 'unknown')}; "
+            f"this is eigenpact {version('eigenpact')}, which reads up to format {FORMAT_VERSION}: upgrade eigenpact"
+        )
+    for key, types in TYPES.items():
+        if key not in manifest:
+            raise _damaged(place, f"{key!r} is missing")
+        if not isinstance(manifest[key], types):
+            raise _damaged(place, f"{key!r} is {manifest[key]!r}")
+    return manifest
+
+
+def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
+    file = place / ARRAYS
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror}; copy the model again or fit it again") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise FileError(
+            f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}; "
+            "copy the model again or fit it again"
+        )
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise FileError(f"{file} is not a .npz file of numbers ({error}); copy the model again or fit it again") from error
+    _check_shapes(file, arrays)
+    return {name: arrays[name] for name in SHAPES}
+
+
+def _check_shapes(file: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    missing = sorted(set(SHAPES) - set(arrays))
+    if missing:
+        raise FileError(f"{file} lacks the arrays {', '.join(missing)}; copy the model again or fit it again")
+    components = arrays["components"]
+    sizes = dict(zip("kd", components.shape, strict=True)) if components.ndim == 2 else {"k": -1, "d": -1}
+    for name, axes in SHAPES.items():
+        array = arrays[name]
+        if array.shape != tuple(sizes[axis] for axis in axes) or array.dtype.kind != "f":
+            wanted = "(n_components, n_features)" if -1 in sizes.values() else str(tuple(sizes[axis] for axis in axes))
+            raise FileError(
+                f"{file}: array {name!r} is {array.dtype} of shape {array.shape}, expected are floats of shape {wanted}; "
+                "copy the model again or fit it again"
+            )
+
+
+def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    written = manifest["parameters"]
+    missing = [name for name in (*PARAMETERS, "solver", "random_state") if name not in written]
+    if missing:
+        raise _damaged(place, f"the parameter {missing[0]!r} is missing")
+    solver = written["solver"] if isinstance(written["solver"], str) else manifest["solver_used"]
+    return {name: written[name] for name in PARAMETERS} | {"solver": solver, "random_state": written["random_state"]}
+
+
+def _damaged(place: Path, why: str) -> FileError:
+    return FileError(f"{place / MANIFEST} is damaged ({why}); copy the model again or fit it again")
