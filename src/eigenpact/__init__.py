@@ -6,6 +6,7 @@ from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.subspace import Subspace
 from .errors import EigenpactError, NotConvergedWarning
 from .estimators import FederatedPCA
+from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
 
@@ -18,4 +19,6 @@ __all__ = [
     "Subspace",
     "datasets",
     "engines",
+    "load_model",
+    "save_model",
 ]

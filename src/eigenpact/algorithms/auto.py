@@ -36,6 +36,7 @@ class Auto:
 
     costs: Costs
 
+    name = "auto"
     default_tol = 1e-12
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:

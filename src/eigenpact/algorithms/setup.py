@@ -34,11 +34,16 @@ Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
 
 
-@local(sends={"sites": "", "n": "", "sums": "d"}, bound={"sites": "count", "n": "count", "sums": "rows"}, setup=True)
+@local(
+    sends={"sites": "", "singles": "", "n": "", "sums": "d"},
+    bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
+    setup=True,
+)
 def count_and_sum(site: Site) -> Any:
-    """One (to count the sites), number of rows, and sums of the columns."""
+    """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns."""
     rows = Rows(site.X)
-    return np.int64(1), np.int64(rows.n), rows.column_sums()
+    single = str(site.X.dtype).endswith("float32")
+    return np.int64(1), np.int64(single), np.int64(rows.n), rows.column_sums()
 
 
 @local(takes={"mean": "d"}, sends={"within": "", "between": ""}, setup=True)
@@ -94,6 +99,8 @@ class Setup:
     Attributes
     ----------
     n_sites, n_samples, n_features : int
+    single : bool
+        Whether all rows are single precision, so that results should be.
     mean, scale : (d,) arrays
         Pooled mean (whatever ``center`` is) and the scale in use (ones for none).
     trace : float
@@ -105,6 +112,7 @@ class Setup:
     """
 
     n_sites: int
+    single: bool
     n_samples: int
     n_features: int
     mean: Array
@@ -133,7 +141,7 @@ class Setup:
 
 async def agree(problem: Problem) -> Setup:
     """Agree on counts, mean, scale and trace."""
-    n_sites, n_rows, sums = await Sum(count_and_sum)  # round 1
+    n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
     n_components = check_n_components(problem.n_components, n, d)
     mean = sums / n
@@ -154,6 +162,7 @@ async def agree(problem: Problem) -> Setup:
     spread_total = float(within + between)
     return Setup(
         n_sites=int(n_sites),
+        single=bool(n_single == n_sites),
         n_samples=n,
         n_features=d,
         mean=mean,

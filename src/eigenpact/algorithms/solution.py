@@ -43,8 +43,9 @@ class Solution:
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass with a solver's parameters and the coroutine that runs it."""
+    """A frozen dataclass with a solver's parameters and the coroutine that runs it; ``name`` is what users write."""
 
+    name: str
     default_tol: float
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:

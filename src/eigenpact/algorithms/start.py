@@ -1,12 +1,13 @@
 """Where a solver may begin: at random, or at the merged principal directions of the single sites.
 
-The one-shot start (distPCA) asks every site once for its own leading eigenvectors and takes the leading left singular vectors of
-all of them side by side, which are those of the averaged projectors.  Eigenvalues are not asked for: on sites that resemble each
-other the merge is better without them, and they would reveal more.  It uses ``Gather``: the coordinator must see the single
-replies to merge them, and they tell much about a site.  It is therefore never chosen unless asked for.
+The one-shot start asks every site once for its own leading eigenvectors V_i (at most k of them), scaled by the square roots of
+their eigenvalues, and takes the leading left singular vectors of W = [V_1, V_2, ...].  W W^T is also a model of the pooled
+scatter, good enough to serve as a proxy afterwards.  It uses ``Gather``: the coordinator must see the single replies to merge
+them, and they tell most of a site's scatter.  It is therefore never chosen unless asked for.
 
 References
-    J. Fan, D. Wang, K. Wang, Z. Zhu, "Distributed estimation of principal eigenspaces", Ann. Stat. 47 (2019).
+    J. Fan, D. Wang, K. Wang, Z. Zhu, "Distributed estimation of principal eigenspaces", Ann. Stat. 47 (2019);
+    Y. Liang et al., "Improved distributed principal component analysis", NIPS 2014 (scaled vectors).
 """
 
 from __future__ import annotations
@@ -22,28 +23,35 @@ from .setup import Setup, rows_of
 
 Start = Literal["random", "one-shot"]
 
-RANK_FLOOR = 1e-12
-"""Eigenvalues below this share of the largest are rounding errors; their vectors are not sent."""
-
 STIR = 1e-3
 """Size of the random part mixed into a given start, without which a start inside an invariant subspace of C would stay there."""
 
 
-@local(takes={"k": ""}, sends={"V": "d <=k"}, bound="unit")
+@local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")
 def leading_directions(site: Site, k: Any) -> Array:
-    """The site's own leading eigenvectors, at most min(n_i, k) of them: those that its rows determine."""
+    """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
     values, vectors = rows_of(site).top(int(k))
-    return vectors[:, values > RANK_FLOOR * values[0]]
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+async def merged_directions(k: int, keep: int) -> Array:
+    """W (d x at most ``keep``): orthogonal columns by decreasing length with W W^T close to the pooled scatter.  One round."""
+    merged: Array | None = None
+    for V in (await Gather(leading_directions, np.int64(k))).values():
+        side_by_side = V if merged is None else np.concatenate([merged, V], axis=1)
+        U, lengths, _ = scipy.linalg.svd(side_by_side, full_matrices=False, check_finite=False)
+        merged = np.ascontiguousarray((U * lengths)[:, :keep])
+    assert merged is not None
+    return merged
 
 
 async def first_block(setup: Setup, k: int, kind: Start, start: Array | None) -> Array:
     """An orthonormal block (d x k): the given ``start`` if there is one, else random or one-shot."""
-    if start is None and kind == "one-shot":
-        replies = await Gather(leading_directions, np.int64(k))
-        start = _merge(list(replies.values()), k)
-        await Progress(basis=start)
-    if start is None:
+    if start is None and kind == "random":
         return random_orthonormal(setup.n_features, k, setup.seed)
+    if start is None:
+        start = orthonormalize(await merged_directions(k, k))
+        await Progress(basis=start)
     return stirred(start, k, setup.seed)
 
 
@@ -54,10 +62,3 @@ def stirred(start: Array, k: int, seed: int) -> Array:
     width = min(k, start.shape[1])
     block[:, :width] += start[:, :width]
     return orthonormalize(block)
-
-
-def _merge(replies: list[Array], k: int) -> Array:
-    """Leading k left singular vectors of all replies side by side."""
-    side_by_side = np.concatenate(replies, axis=1)
-    U = scipy.linalg.svd(side_by_side, full_matrices=False, check_finite=False)[0]
-    return np.ascontiguousarray(U[:, :k])

@@ -41,7 +41,7 @@ class MPI:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         if graph is not None:
             raise ProgramError("graph programs do not run on this engine yet; use engine='inprocess'")
-        comm = _world()
+        comm = world()
         servers = {name: SiteServer(name, X) for name, X in sites.items()}
         owners = _owners(comm, servers)
         with limited_blas(self.blas_threads):
@@ -120,14 +120,9 @@ def _execute(server: SiteServer, request: Request, after: int) -> Response:
 def _owners(comm: Any, servers: Mapping[str, SiteServer]) -> dict[str, tuple[int, int]]:
     """Tell every rank which rank holds which site, and how many features it has."""
     mine = wire.pack({name: server.n_features for name, server in servers.items()})
-    sizes = comm.allgather(len(mine))
-    packed = np.zeros(sum(sizes), dtype=np.uint8)
-    comm.Allgatherv(np.frombuffer(mine, dtype=np.uint8), [packed, sizes])
     owners: dict[str, tuple[int, int]] = {}
-    at = 0
-    for rank, size in enumerate(sizes):
-        held, _ = wire.unpack(packed[at : at + size].data)
-        at += size
+    for rank, packed in enumerate(all_gather(comm, mine)):
+        held, _ = wire.unpack(packed)
         for name, features in held.items():
             if name in owners:
                 raise InputError(f"site {name!r} is on rank {owners[name][0]} and on rank {rank}; name the sites apart")
@@ -135,6 +130,16 @@ def _owners(comm: Any, servers: Mapping[str, SiteServer]) -> dict[str, tuple[int
     if not owners:
         raise InputError("no rank holds a site; pass sites to fit on at least one rank")
     return owners
+
+
+def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
+    """Every rank's bytes, by rank, on every rank."""
+    sizes = np.zeros(comm.size, dtype=np.int64)
+    comm.Allgather(np.array([len(data)], dtype=np.int64), sizes)
+    packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
+    comm.Allgatherv(np.frombuffer(data, dtype=np.uint8), [packed, sizes.tolist()])
+    ends = np.cumsum(sizes)
+    return [packed[end - size : end].data for size, end in zip(sizes, ends, strict=True)]
 
 
 def _broadcast(comm: Any, data: bytearray | None = None) -> bytearray:
@@ -158,7 +163,8 @@ def _receive(comm: Any, rank: int) -> bytearray:
     return buffer
 
 
-def _world() -> Any:
+def world() -> Any:
+    """The communicator of all ranks."""
     try:
         return importlib.import_module("mpi4py.MPI").COMM_WORLD
     except ImportError as error:

@@ -24,8 +24,8 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {"gram": Gram, "krylov": Krylov, "
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI}
 
 
-def find_solver(solver: Any, engine: Engine, sites: Sequence[str]) -> Algorithm:
-    """The algorithm a ``solver`` argument stands for, its proxy given as one of the site names."""
+def find_solver(solver: Any, engine: Engine) -> Algorithm:
+    """The algorithm a ``solver`` argument stands for."""
     if solver == "auto":
         return Auto(engine.costs)
     if isinstance(solver, str):
@@ -34,14 +34,22 @@ def find_solver(solver: Any, engine: Engine, sites: Sequence[str]) -> Algorithm:
         return SOLVERS[solver]()
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
         raise InputError(f"solver={solver!r} must be one of {', '.join(['auto', *SOLVERS])} or an instance such as ep.Krylov()")
-    proxy = getattr(solver, "proxy", None)
-    if isinstance(proxy, int | np.integer) and sites:
+    return solver  # type: ignore[return-value]
+
+
+def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:
+    """The algorithm with its proxy given by name, and that name: the coordinator's own site, if it has one."""
+    proxy = getattr(algorithm, "proxy", None)
+    if isinstance(proxy, int | np.integer):
         if not -len(sites) <= proxy < len(sites):
             raise InputError(f"proxy={proxy} is not an index of the {len(sites)} sites; give 0 to {len(sites) - 1} or a name")
-        return dataclasses.replace(solver, proxy=sites[int(proxy)])  # type: ignore[return-value]
-    if isinstance(proxy, str) and sites and proxy not in sites:
+        proxy = sites[int(proxy)]
+        return dataclasses.replace(algorithm, proxy=proxy), proxy  # type: ignore[type-var]
+    if not isinstance(proxy, str):
+        return algorithm, None
+    if proxy not in sites:
         raise InputError(f"proxy={proxy!r} is not a site; the sites are {', '.join(sorted(sites)[:10])}")
-    return solver  # type: ignore[return-value]
+    return algorithm, proxy
 
 
 def find_engine(engine: Any) -> Engine:
@@ -57,7 +65,7 @@ def find_engine(engine: Any) -> Engine:
 
 def describe_solver(algorithm: Algorithm) -> dict[str, Any]:
     """A solver and its parameters as JSON can hold them, for journals and saved models; arrays by shape and digest."""
-    described: dict[str, Any] = {"name": type(algorithm).__name__}
+    described: dict[str, Any] = {"name": algorithm.name}
     for field in dataclasses.fields(algorithm):  # type: ignore[arg-type]
         value = getattr(algorithm, field.name)
         if isinstance(value, np.ndarray):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import array_api_compat
@@ -13,19 +12,6 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ..data.checks import check_finite, check_numeric, check_same_features
 from ..errors import InputError, InputTypeError
-
-
-@dataclass(frozen=True)
-class Held:
-    """Rows per site, as this process holds them; ``order`` keeps the order in which the user named the sites."""
-
-    sites: dict[str, Any]
-    dtype: np.dtype[Any]
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Site names in the user's order."""
-        return tuple(self.sites)
 
 
 def is_several_sites(X: Any) -> bool:
@@ -41,8 +27,11 @@ def is_several_sites(X: Any) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in X)
 
 
-def hold(estimator: Any, X: Any, sites: Any = None) -> Held:
-    """Check what was passed to ``fit`` and sort it into sites; sets ``n_features_in_`` and feature names on the estimator."""
+def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
+    """Check what was passed to ``fit`` and sort it into sites, in the user's order: name -> rows (n, d).
+
+    Sets ``n_features_in_`` and feature names on the estimator.
+    """
     if is_several_sites(X):
         if sites is not None:
             raise InputError("sites= labels the rows of one matrix; X already comes as several sites, so leave sites out")
@@ -50,7 +39,7 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> Held:
         return _hold_named(estimator, {str(name): part for name, part in named.items()})
     if sites is None:
         return _hold_named(estimator, {"site0": X})
-    whole = _hold_named(estimator, {"all sites": X}).sites["all sites"]
+    whole = _hold_named(estimator, {"all sites": X})["all sites"]
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
         raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
@@ -58,17 +47,17 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> Held:
     parts = {str(label): whole[np.flatnonzero(labels == label)] for label in found}
     if len(parts) < len(found):
         raise InputError(f"two different labels in sites read the same as text; label the {len(found)} sites apart")
-    return Held(parts, _common_dtype(parts))
+    return parts
 
 
-def _hold_named(estimator: Any, named: dict[str, Any]) -> Held:
+def _hold_named(estimator: Any, named: dict[str, Any]) -> dict[str, Any]:
     features = {name: _features(part) for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
     orders = check_same_features(features) if len(features) > 1 else {}
     checked: dict[str, Any] = {}
     for i, (name, part) in enumerate(named.items()):
         table = part.iloc[:, orders[name]] if orders.get(name) is not None and hasattr(part, "iloc") else part
         checked[name] = _checked(estimator, name, table, reset=i == 0, alone=len(named) == 1)
-    return Held(checked, _common_dtype(checked))
+    return checked
 
 
 def _features(table: Any) -> tuple[int, tuple[str, ...] | None]:
@@ -111,9 +100,3 @@ def _checked_where_it_lies(estimator: Any, name: str, table: Any, reset: bool) -
     if reset:
         estimator.n_features_in_ = int(table.shape[1])
     return table
-
-
-def _common_dtype(sites: Mapping[str, Any]) -> np.dtype[Any]:
-    """float32 if every site's rows are, else float64."""
-    single = all(str(X.dtype).endswith("float32") for X in sites.values())
-    return np.dtype(np.float32 if single and sites else np.float64)

@@ -17,9 +17,9 @@ from ..algorithms.solution import Algorithm, Solution
 from ..errors import InputError, NotConvergedWarning
 from ..linalg import Array, fix_signs
 from ..rows import Rows
-from ..runtime import Connection, Driver, Journal, Outcome, RoundRecord
-from .choices import describe_solver, find_engine, find_solver
-from .inputs import Held, hold, is_several_sites
+from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord
+from .choices import describe_solver, find_engine, find_solver, place_proxy
+from .inputs import hold, is_several_sites
 
 
 class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -117,28 +117,29 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         engine = find_engine(self.engine)
         self._check_parameters()
-        held = hold(self, X, sites) if X is not None else Held({}, np.dtype(np.float64))
-        if held.sites and not getattr(engine, "spread", False):
-            rows = sum(int(part.shape[0]) for part in held.sites.values())
+        held = hold(self, X, sites) if X is not None else {}
+        if held and not engine.spread:
+            rows = sum(int(part.shape[0]) for part in held.values())
             if rows < 2:
                 raise InputError(f"n_samples={rows}: one row has no variance; give at least two rows in all")
             check_n_components(self.n_components, rows, self.n_features_in_)
-        algorithm = find_solver(self.solver, engine, held.order)
-        outcome = engine.execute(held.sites, lambda connection: self._run(connection, algorithm, engine))
-        self._adopt(outcome, held.dtype)
+        algorithm = find_solver(self.solver, engine)
+        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
+        self._adopt(outcome)
         return self
 
-    def _run(self, connection: Connection, algorithm: Algorithm, engine: Any) -> Outcome:
+    def _run(self, connection: Connection, algorithm: Algorithm, engine: Engine, order: tuple[str, ...]) -> Outcome:
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
+        everyone = connection.sites()
+        algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
         journal = None
         if self.journal is not None:
             journal = Journal(self.journal, self._description(connection, algorithm))
-        proxy = getattr(algorithm, "proxy", None)
         driver = Driver(
             connection,
             journal=journal,
             callback=self.callback,
-            own=proxy if isinstance(proxy, str) else None,
+            own=own,
             min_sites=engine.min_sites,
         )
         problem = self._problem(journal)
@@ -193,9 +194,10 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         if self.max_rounds < 1:
             raise InputError(f"max_rounds={self.max_rounds!r} must be at least 1")
 
-    def _adopt(self, outcome: Outcome, dtype: np.dtype[Any]) -> None:
+    def _adopt(self, outcome: Outcome) -> None:
         """Turn what the run ended with into fitted attributes."""
         arrays, facts = outcome.arrays, outcome.facts
+        dtype = np.dtype(facts["dtype"])
         n, trace, eigenvalues = facts["n_samples"], facts["trace"], arrays["eigenvalues"]
         k, d = len(eigenvalues), len(arrays["mean"])
         self.n_components_ = k
@@ -294,6 +296,7 @@ def _outcome(driver: Driver, setup: Setup, solution: Solution, algorithm: Algori
         },
         facts={
             "n_samples": setup.n_samples,
+            "dtype": "float32" if setup.single else "float64",
             "trace": setup.trace,
             "between_share": setup.between_share,
             "sites": list(driver.roster),
@@ -302,7 +305,7 @@ def _outcome(driver: Driver, setup: Setup, solution: Solution, algorithm: Algori
             "converged": bool(solution.converged),
             "reason": solution.reason,
             "angle": solution.angle,
-            "solver": solution.notes.get("solver", type(algorithm).__name__.lower()),
+            "solver": solution.notes.get("solver", algorithm.name),
             "choice": solution.notes.get("choice", []),
         },
         ledger=driver.ledger,

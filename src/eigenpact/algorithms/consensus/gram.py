@@ -46,6 +46,7 @@ def scatter_triangle(site: Site) -> Array:
 class Gram:
     """Sum of the scatter matrices; exact in one round."""
 
+    name = "gram"
     default_tol = 1e-12
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002

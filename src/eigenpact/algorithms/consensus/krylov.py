@@ -14,8 +14,8 @@ Rounds
     7.     B <- the part orthogonal to Q of the leading k eigenvectors of the secant model of C
     The secant model agrees with C wherever C is known, and with a scaled proxy M elsewhere:
         C_model = C Q Q^T + Q (C Q)^T - Q T Q^T + (tr C / tr M) P M P,      P = I - Q Q^T.
-    Without a proxy M = 0, and line 7 gives (I - Q Q^T) C Q: plain block Krylov.  M may be the coordinator's own site's scatter or
-    that of public rows; a bad proxy costs little, because the known part is exact.
+    Without a proxy M = 0, and line 7 gives (I - Q Q^T) C Q: plain block Krylov.  M may be the coordinator's own site's scatter,
+    that of public rows, or what a one-shot start brought; a bad proxy costs little, because the known part is exact.
 
 Leaves the site
     Y_i^T Y_i B (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
@@ -28,7 +28,8 @@ Cost
 Differences from the paper
     The secant model is our own; plain block Krylov is the classical method.  After a restart the last residual is confirmed by
     a fresh product, since rotated products accumulate rounding errors.  A given start is stirred with a small random part, since
-    one inside an invariant subspace of C would look converged while being wrong.
+    one inside an invariant subspace of C would look converged while being wrong; where tol is too loose to show the difference, a
+    block of plain Krylov is added before the residual is believed.
 
 References
     G. H. Golub, R. Underwood, "The block Lanczos method", 1977; K. Wu, H. Simon, "Thick-restart Lanczos", SIMAX 22 (2000).
@@ -50,13 +51,13 @@ import numpy as np
 
 from ...errors import InputError
 from ...krylov_space import SMALLEST_STEP, KrylovSpace, Ritz, leading_eigenpairs
-from ...linalg import Array, new_directions, random_orthonormal
+from ...linalg import Array, new_directions, orthonormalize, random_orthonormal
 from ...rows import Rows
 from ...runtime import At, Progress, Site, Sum, local
 from ..products import scatter_action
 from ..setup import Setup, rows_of
 from ..solution import Solution, residual_angle
-from ..start import Start, first_block, stirred
+from ..start import STIR, Start, merged_directions, stirred
 
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
@@ -99,7 +100,8 @@ class Krylov:
     Parameters
     ----------
     start : "random" or "one-shot"
-        The one-shot start costs one round and reveals every site's leading directions to the coordinator.
+        The one-shot start costs one round and reveals every site's leading directions to the coordinator, who also uses them as
+        the proxy if no other is given.
     proxy : str, int, array or None
         A model of the part of C not seen yet: the name or index of the coordinator's own site, or public rows (n x d).
     max_blocks : int
@@ -108,8 +110,9 @@ class Krylov:
 
     start: Start = "random"
     proxy: str | int | Array | None = None
-    max_blocks: int = 12
+    max_blocks: int = 16
 
+    name = "krylov"
     default_tol = 1e-12
 
     def __post_init__(self) -> None:
@@ -121,38 +124,45 @@ class Krylov:
         tol = max(TIGHTEST_TOL, self.default_tol if setup.tol is None else setup.tol)
         wanted = setup.n_components
         width = wanted if isinstance(wanted, int) else min(SHARE_BLOCK, setup.n_features, setup.n_samples)
-        blind = start is None and self.start == "random" and self.proxy is None
         if state is None:
-            B = await self._first_block(setup, width, start)  # line 1
-            rounds, restarted = 1 + int(start is None and self.start == "one-shot"), False
+            W, rounds = np.zeros((setup.n_features, 0)), 1
+            if start is None and self.start == "one-shot":
+                W, rounds = await merged_directions(width, self.max_blocks * width), 2
+                start = orthonormalize(W[:, :width])
+                await Progress(basis=start)
+            proxy = self._proxy(setup, W)
+            B = await self._first_block(setup, width, start, proxy)  # line 1
             space = KrylovSpace(B, await Sum(scatter_action, B))  # lines 3, 4
+            confirmed, probed = True, start is None and proxy is None
         else:
-            space, (rounds, restarted) = KrylovSpace(state["Q"], state["CQ"]), state["counters"]
+            W, space = state["W"], KrylovSpace(state["Q"], state["CQ"])
+            rounds, confirmed, probed = state["counters"]
+            proxy = self._proxy(setup, W)
         while True:  # line 2
             ritz = space.ritz(lambda values: setup.wanted(values) or len(values))  # line 4
             k = ritz.Z.shape[1]
             residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
-            trusted = blind or space.size > width  # a start inside an invariant subspace shows in the second block
-            converged = residual <= tol and trusted and setup.wanted(ritz.values) is not None
-            last = rounds >= setup.max_rounds or (converged and not restarted)
-            counters = np.array([rounds, restarted], dtype=np.int64)
+            converged = residual <= tol and setup.wanted(ritz.values) is not None
+            probed = probed or _stir_would_show(setup, float(ritz.values[k - 1]), tol)
+            last = rounds >= setup.max_rounds or (converged and confirmed and probed)
             await Progress(
                 basis=ritz.Z,
                 objective=setup.share(ritz.values[:k]),
                 kkt=residual,
-                state=None if last else {"Q": space.Q, "CQ": space.CQ, "counters": counters},
+                state=None if last else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed])},
             )
             if last:  # line 5
                 break
-            if converged:
+            if converged and not confirmed:
                 space = space.shrunk(space.size)
                 fresh = await Sum(scatter_action, np.ascontiguousarray(space.Q[:, :k]))  # line 5, confirmed
-                space, restarted = KrylovSpace(space.Q, np.concatenate([fresh, space.CQ[:, k:]], axis=1)), False
+                space, confirmed = KrylovSpace(space.Q, np.concatenate([fresh, space.CQ[:, k:]], axis=1)), True
             else:
-                capacity = max(self.max_blocks * width, 2 * (k + width))
-                if space.size + width > capacity:
-                    space, restarted = space.shrunk(max(self.max_blocks // 2 * width, k + width)), True  # line 6
-                B = await self._next_block(setup, space, width, residual)  # line 7
+                if space.size + width > max(self.max_blocks * width, k + 2 * width):
+                    space, confirmed = space.shrunk(max((self.max_blocks + 1) // 2 * width, k)), False  # line 6
+                plain = proxy is None or converged
+                B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
+                probed = probed or plain
                 if B.shape[1] == 0:
                     converged = setup.wanted(ritz.values) is not None
                     break
@@ -160,30 +170,46 @@ class Krylov:
             rounds += 1
         return _solution(setup, space, ritz, residual, tol, converged)
 
-    async def _first_block(self, setup: Setup, width: int, start: Array | None) -> Array:
-        """The proxy's leading directions cost no round; otherwise random or one-shot."""
-        if self.proxy is None or self.start == "one-shot" or start is not None:
-            return await first_block(setup, width, self.start, start)
-        nothing = KrylovSpace.empty(setup.n_features)
-        return stirred(await self._model(setup, nothing, width, FIRST_ACCURACY), width, setup.seed)
-
-    async def _next_block(self, setup: Setup, space: KrylovSpace, width: int, residual: float) -> Array:
-        """What the model adds to span(Q); without a proxy, or if that is nothing, the next block of plain Krylov."""
+    def _proxy(self, setup: Setup, W: Array) -> str | Rows | None:
+        """What models the unseen part of C: the own site's name, public rows, or what the one-shot start brought."""
+        if isinstance(self.proxy, str):
+            return self.proxy
         if self.proxy is not None:
-            V = await self._model(setup, space, width, MODEL_ACCURACY * residual)
+            return Rows(self.proxy, setup.mean, setup.scale)
+        return Rows(np.ascontiguousarray(W.T)) if W.shape[1] else None
+
+    async def _first_block(self, setup: Setup, width: int, start: Array | None, proxy: str | Rows | None) -> Array:
+        """A given start, else the proxy's leading directions, else random."""
+        if start is None:
+            if proxy is None:
+                return random_orthonormal(setup.n_features, width, setup.seed)
+            start = await self._model(setup, KrylovSpace.empty(setup.n_features), width, FIRST_ACCURACY, proxy)
+        return stirred(start, width, setup.seed)
+
+    async def _next_block(self, setup: Setup, space: KrylovSpace, width: int, residual: float, proxy: str | Rows | None) -> Array:
+        """What the model adds to span(Q); without a proxy, or if that is nothing, the next block of plain Krylov."""
+        if proxy is not None:
+            V = await self._model(setup, space, width, MODEL_ACCURACY * residual, proxy)
             B = new_directions(V, space.Q, SMALLEST_STEP)
             if B.shape[1] > 0:
                 return B
         return space.next_block(width, setup.trace)
 
-    async def _model(self, setup: Setup, space: KrylovSpace, k: int, accuracy: float) -> Array:
-        """Leading eigenvectors of the secant model, at the coordinator's own site or from public rows."""
-        if isinstance(self.proxy, str):
-            facts = np.float64(setup.trace), np.int64(k), np.int64(setup.seed), np.float64(accuracy)
-            V: Array = await At(self.proxy, model_directions, space.Q, space.CQ, *facts)
-            return V
-        public = Rows(self.proxy, setup.mean, setup.scale)
-        return secant_model(public, space, setup.trace, k, setup.seed, accuracy)
+    async def _model(self, setup: Setup, space: KrylovSpace, k: int, accuracy: float, proxy: str | Rows) -> Array:
+        """Leading eigenvectors of the secant model, at the coordinator's own site or from rows the coordinator has."""
+        if isinstance(proxy, Rows):
+            return secant_model(proxy, space, setup.trace, k, setup.seed, accuracy)
+        facts = np.float64(setup.trace), np.int64(k), np.int64(setup.seed), np.float64(accuracy)
+        V: Array = await At(proxy, model_directions, space.Q, space.CQ, *facts)
+        return V
+
+
+def _stir_would_show(setup: Setup, smallest: float, tol: float) -> bool:
+    """Whether a direction missed by the start, as large as the smallest one found, would have kept the residual above tol.
+
+    If not, a block of plain Krylov is added before a small residual is believed: it turns to whatever the start had missed.
+    """
+    return bool(tol * setup.trace <= 0.1 * STIR * smallest / np.sqrt(setup.n_features))
 
 
 def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
@@ -196,7 +222,7 @@ def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
     k = ritz.Z.shape[1]
     if k < space.size:
         last = slice(max(k, space.size - k), None)
-        outside = float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0)))
+        outside = min(float(ritz.values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
     else:
         outside = trace - float(ritz.values.sum())  # nothing outside span(Q) is larger
     lengths = np.linalg.norm(ritz.residual, axis=0)

@@ -58,6 +58,7 @@ class Subspace:
 
     start: Start = "random"
 
+    name = "subspace"
     default_tol = 1e-9
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:

@@ -1,0 +1,55 @@
+"""The command ``eigenpact``: one file per subcommand."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ..errors import EigenpactError
+from . import demo, fit, show, transform
+from .consoles import print_error, stdout
+
+
+class Commands(TyperGroup):
+    """Tells errors of eigenpact in one line with exit code 2; EIGENPACT_DEBUG=1 shows where they were raised."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except EigenpactError as error:
+            if os.environ.get("EIGENPACT_DEBUG") == "1":
+                raise
+            print_error(error)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command("demo", epilog="Example: eigenpact demo")(demo.command)
+app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
+app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
+app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        stdout().print(f"eigenpact {version('eigenpact')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback(epilog="Start with: eigenpact demo.  Help on one command: eigenpact fit --help")
+def _eigenpact(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Principal components across sites that cannot, or would rather not, pool their data."""
+
+
+def main() -> None:
+    """Entry point of the command ``eigenpact``."""
+    app(prog_name="eigenpact")

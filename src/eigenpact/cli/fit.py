@@ -1,0 +1,206 @@
+"""``eigenpact fit``: the joint PCA of files, one per site."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..algorithms.solution import Algorithm
+from ..data.checks import check_finite, check_same_features
+from ..data.readers import Table, read_sites
+from ..errors import EigenpactError, InputError, NotConvergedWarning
+from ..estimators import FederatedPCA
+from ..estimators.choices import SOLVERS, find_engine, find_solver
+from ..estimators.model_files import check_model_target, save_model
+from . import tables
+from .consoles import stderr, stdout, tell
+from .progress import shown_rounds
+from .ranks import Ranks
+
+
+class Center(StrEnum):
+    """What is subtracted from the rows."""
+
+    pooled = "pooled"
+    site = "site"
+    none = "none"
+
+
+class Scale(StrEnum):
+    """What the columns are divided by."""
+
+    none = "none"
+    pooled = "pooled"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for on the command line."""
+
+    files: list[str]
+    output: Path
+    solver: str
+    proxy: str | None
+    engine: str
+    overwrite: bool
+    quiet: bool
+    parameters: dict[str, Any]
+
+
+def command(
+    files: Annotated[list[str], typer.Argument()],
+    components: Annotated[str, typer.Option("-k", "--components", help="A number, a share of the variance (0.95), or all.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the model to.")],
+    solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(SOLVERS)}.")] = "auto",
+    center: Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")] = Center.pooled,
+    scale: Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")] = Scale.none,
+    tol: Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; the solver's own by default.")] = None,
+    max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
+    seed: Annotated[int, typer.Option(help="Seed of random starts.")] = 0,
+    journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
+    proxy: Annotated[str | None, typer.Option(help="The coordinator's own site, whose rows speed up krylov.")] = None,
+    engine: Annotated[
+        str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
+    ] = "inprocess",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Fit the joint PCA of several sites, one file each, and write the model to a folder.
+
+    FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
+    name=path.  Columns are matched by name where files have names.
+
+    Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
+    """
+    find_engine(engine)
+    ranks = Ranks.of(engine)
+    try:
+        parameters = {
+            "n_components": parse_components(components),
+            "center": False if center is Center.none else center.value,
+            "scale": None if scale is Scale.none else scale.value,
+            "tol": tol,
+            "max_rounds": max_rounds,
+            "random_state": seed,
+            "journal": journal,
+        }
+        converged = _fit(Request(files, output, solver, proxy, engine, overwrite, quiet, parameters), ranks)
+    except EigenpactError:
+        if ranks.rank > 0:  # rank 0 tells it
+            raise typer.Exit(2) from None
+        raise
+    raise typer.Exit(0 if converged else 1)
+
+
+def parse_components(text: str) -> int | float | None:
+    """A number of components, a share of the variance, or None for "all".
+
+    >>> parse_components("10"), parse_components("0.95"), parse_components("all")
+    (10, 0.95, None)
+    """
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass  # perhaps a share
+    try:
+        share = float(text)
+    except ValueError:
+        share = np.nan
+    if not 0 < share < 1:
+        raise InputError(f"-k {text} is not allowed; give a number such as 10, a share of the variance such as 0.95, or all")
+    return share
+
+
+def _fit(request: Request, ranks: Ranks) -> bool:
+    """Read, fit, write; return whether the solver converged."""
+    solver = _solver(request)
+    held, names = _read_together(request, ranks)
+    with shown_rounds(stderr(), quiet=request.quiet or ranks.rank > 0) as callback, warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)  # told below
+        pca = FederatedPCA(
+            **request.parameters,
+            solver=solver,
+            engine=request.engine,
+            callback=callback,
+        ).fit(held)
+    if ranks.rank == 0:
+        if names is not None:
+            pca.feature_names_in_ = np.array(names, dtype=object)
+        save_model(pca, request.output, overwrite=request.overwrite)
+        _report(pca, request)
+    return bool(pca.converged_)
+
+
+def _solver(request: Request) -> str | Algorithm:
+    """The solver asked for, with its proxy; "auto" with a proxy is krylov."""
+    engine = find_engine(request.engine)
+    if request.proxy is None:
+        find_solver(request.solver, engine)
+        return request.solver
+    algorithm = find_solver("krylov" if request.solver == "auto" else request.solver, engine)
+    if not hasattr(algorithm, "proxy"):
+        raise InputError(f"--proxy does not go with --solver {request.solver}; use --solver krylov, or leave --proxy out")
+    return dataclasses.replace(algorithm, proxy=request.proxy)  # type: ignore[type-var]
+
+
+def _read_together(request: Request, ranks: Ranks) -> tuple[dict[str, Any], tuple[str, ...] | None]:
+    """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise."""
+    read: dict[str, Table] = {}
+    error = ""
+    try:
+        if ranks.rank == 0:
+            check_model_target(request.output, overwrite=request.overwrite)
+        mine = request.files[ranks.rank :: ranks.size]
+        read = read_sites(mine) if mine else {}
+        for name, table in read.items():
+            check_finite(name, table.X, table.feature_names)
+    except EigenpactError as caught:
+        if ranks.size == 1:
+            raise
+        error = str(caught)
+    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
+    features = _merge(told, len(request.files))
+    orders = check_same_features(features)
+    if request.proxy is not None and request.proxy not in told[0]["sites"]:
+        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
+        raise InputError(f"--proxy {request.proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
+    names = next((names for _, names in features.values() if names is not None), None)
+    held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}
+    return held, names
+
+
+def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, tuple[int, tuple[str, ...] | None]]:
+    """Number of features and their names for the sites of all ranks, in the order of the files."""
+    errors = [facts["error"] for facts in told if facts["error"]]
+    if errors:
+        raise InputError(errors[0])
+    merged: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+    per_rank = [list(facts["sites"].items()) for facts in told]
+    for i in range(n_files):
+        name, (count, names) = per_rank[i % len(told)][i // len(told)]
+        if name in merged:
+            raise InputError(f"two sites are named {name!r}; rename a file, or write name=path to name its site")
+        merged[name] = count, None if names is None else tuple(names)
+    return merged
+
+
+def _report(pca: FederatedPCA, request: Request) -> None:
+    if not request.quiet:
+        console = stdout()
+        console.print(tables.facts(pca))
+        console.print()
+        console.print(tables.variance(pca))
+        console.print()
+        console.print(tables.left(pca.ledger_))
+        tell(console, f"\nThe model is in {request.output}")
+    if not pca.converged_:
+        tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {request.output} all the same", "yellow")

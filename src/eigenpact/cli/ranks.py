@@ -1,0 +1,32 @@
+"""Which process of a run this is, when several read their own files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..engines.mpi import all_gather, world
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among ``size``; without MPI, the only one."""
+
+    rank: int = 0
+    size: int = 1
+    comm: Any = None
+
+    @classmethod
+    def of(cls, engine: str) -> Ranks:
+        """The ranks of an engine given by name."""
+        if engine != "mpi":
+            return cls()
+        comm = world()
+        return cls(comm.rank, comm.size, comm)
+
+    def share(self, facts: dict[str, Any]) -> list[dict[str, Any]]:
+        """Tell all ranks what this one knows (as JSON can hold it); return what each rank told, by rank."""
+        if self.comm is None:
+            return [json.loads(json.dumps(facts))]
+        return [json.loads(bytes(told)) for told in all_gather(self.comm, json.dumps(facts).encode())]

@@ -1,0 +1,1 @@
+"""Pictures and accounts of what a run did."""

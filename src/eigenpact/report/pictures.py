@@ -1,0 +1,189 @@
+"""Pictures of a fitted model.  Every function returns a matplotlib ``Figure`` of its own; nothing global is touched."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from ..errors import FileError
+from ..linalg import Array
+
+COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
+"""Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+
+FORMATS = (".png", ".pdf", ".svg")
+
+SMALLEST_KKT = 1e-17
+"""Residuals of zero are drawn here, on a logarithmic axis."""
+
+MOST_BARS = 50
+"""Components in a scree plot."""
+
+LOADED_COMPONENTS, LOADED_FEATURES = 4, 8
+"""How many components, and how many features of each, the loadings show."""
+
+
+def components_and_scores(
+    components: Array,
+    image_shape: tuple[int, int],
+    scores: Mapping[str, Array],
+    shares: Sequence[float],
+    convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    title: str,
+) -> Figure:
+    """Components as images above; below, scores by site and the KKT residual by round.
+
+    Parameters
+    ----------
+    components : (k, height * width) array
+    image_shape : (height, width)
+    scores : site -> (n_i, 2) array
+    shares : length k, explained variance ratios
+    convergence : solver -> (rounds, residuals)
+    title : str
+    """
+    figure = Figure(figsize=(13, 8), dpi=110, layout="constrained")
+    above, below = np.asarray(figure.subfigures(2, 1, height_ratios=(1.2, 3)), dtype=object)
+    above.suptitle(f"{title}\n", fontsize=13)
+    _images(above, components, image_shape, shares)
+    left, right = below.subplots(1, 2, width_ratios=(1.25, 1))
+    _scores(left, scores, shares)
+    _convergence(right, convergence)
+    return figure
+
+
+def scree(components: Array, shares: Sequence[float], feature_names: Sequence[str] | None, title: str) -> Figure:
+    """Explained variance by component, and the features that weigh most in the first components.
+
+    Parameters
+    ----------
+    components : (k, n_features) array
+    shares : length k, explained variance ratios
+    feature_names : length n_features, or None for numbers
+    title : str
+    """
+    names = [f"feature {j}" for j in range(components.shape[1])] if feature_names is None else list(feature_names)
+    shown = min(LOADED_COMPONENTS, len(components))
+    figure = Figure(figsize=(6 + 2.6 * shown, 5), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=12, parse_math=False)
+    axes = figure.subplots(1, 1 + shown, width_ratios=(2.2, *(1,) * shown))
+    _variance(axes[0], np.asarray(shares)[:MOST_BARS])
+    for j in range(shown):
+        _loadings(axes[1 + j], components[j], names, f"PC{j + 1}")
+    return figure
+
+
+def check_picture_target(path: Path, *, overwrite: bool = False) -> None:
+    """Raise a FileError unless a picture can be written to ``path``."""
+    if path.suffix.lower() not in FORMATS:
+        raise FileError(f"{path} must end in one of {', '.join(FORMATS)}; rename the picture")
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; give the name of a picture in it")
+    if path.exists() and not overwrite:
+        raise FileError(f"{path} exists already; choose another name or pass --overwrite")
+    if not path.absolute().parent.is_dir():
+        raise FileError(f"{path} cannot be written, because the folder {path.parent} does not exist; create it first")
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a figure to .png, .pdf or .svg; the file appears complete or not at all."""
+    part = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    try:
+        figure.savefig(part)
+        os.replace(part, path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}; choose another name") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares: Sequence[float]) -> None:
+    axes = np.atleast_1d(figure.subplots(1, len(components)))
+    for j, (ax, component) in enumerate(zip(axes, components, strict=True)):
+        largest = float(np.abs(component).max())
+        ax.imshow(component.reshape(image_shape), cmap="PuOr", vmin=-largest, vmax=largest, interpolation="nearest")
+        ax.set_title(f"PC{j + 1}\n{100 * shares[j]:.1f} %", fontsize=10)
+        ax.set_xticks([])
+        ax.set_yticks([])
+
+
+def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> None:
+    for i, (site, points) in enumerate(scores.items()):
+        ax.scatter(
+            points[:, 0],
+            points[:, 1],
+            s=14,
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
+            linewidths=0,
+            alpha=0.75,
+            label=site,
+        )
+    ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
+    ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
+    ax.set_title("Scores by site", fontsize=11)
+    ax.legend(title="site", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=1.6)
+    _plain_frame(ax)
+
+
+def _convergence(ax: Axes, convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+    for i, (solver, (rounds, residuals)) in enumerate(convergence.items()):
+        values = np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        every = max(1, len(values) // 12)
+        ax.plot(rounds, values, color=colour, marker=marker, markersize=5, markevery=every, linewidth=1.6, label=solver)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("round")
+    ax.set_ylabel("scaled KKT residual")
+    ax.set_title("Convergence of the iterative solvers", fontsize=11)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    _plain_frame(ax)
+
+
+def _variance(ax: Axes, shares: Array) -> None:
+    number = np.arange(1, len(shares) + 1)
+    ax.bar(number, 100 * shares, color=COLOURS[0], label="one component")
+    ax.plot(number, 100 * np.cumsum(shares), color=COLOURS[2], marker="o", markersize=4, label="all up to it")
+    ax.set_xlim(0.4, len(shares) + 0.6)
+    ax.set_ylim(0, 105)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.set_xlabel("component")
+    ax.set_ylabel("explained variance (%)")
+    ax.legend(loc="center right", frameon=False)
+    _plain_frame(ax)
+
+
+def _loadings(ax: Axes, component: Array, names: Sequence[str], title: str) -> None:
+    order = np.argsort(-np.abs(component), kind="stable")[:LOADED_FEATURES][::-1]
+    labels = [_short(names[j]) for j in order]
+    colours = [COLOURS[0] if component[j] >= 0 else COLOURS[6] for j in order]
+    ax.barh(np.arange(len(order)), component[order], color=colours)
+    ax.set_yticks(np.arange(len(order)), labels, fontsize=9, parse_math=False)
+    ax.axvline(0, color="0.4", linewidth=0.8)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=3))
+    ax.set_xlabel("loading")
+    ax.set_title(title, fontsize=11)
+    _plain_frame(ax)
+
+
+def _short(name: str, length: int = 16) -> str:
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def _plain_frame(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,208 @@
+"""What every exact solver must do: agree with the pooled answer, whatever the shape of the sites, and say what it sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+
+import eigenpact as ep
+from eigenpact.algorithms import products, setup, start
+from eigenpact.algorithms.consensus import gram, krylov
+from eigenpact.metrics import largest_sine
+from eigenpact.runtime import COORDINATOR, LocalFunction
+from eigenpact.runtime.shapes import Shape
+
+SOLVERS: dict[str, Any] = {
+    "auto": "auto",
+    "gram": "gram",
+    "krylov": "krylov",
+    "krylov, small basis": ep.Krylov(max_blocks=3),
+    "krylov, one-shot": ep.Krylov(start="one-shot"),
+    "krylov, proxy": ep.Krylov(proxy=0),
+    "krylov, proxy and one-shot": ep.Krylov(start="one-shot", proxy=0),
+    "subspace": "subspace",
+    "subspace, one-shot": ep.Subspace(start="one-shot"),
+}
+LINEAR = {"subspace", "subspace, one-shot"}
+
+MODULES = (setup, products, start, gram, krylov)
+LOCALS = {f.short_name: f for m in MODULES for f in vars(m).values() if isinstance(f, LocalFunction)}
+
+
+def fit(label: str, sites: Any, k: int, **options: Any) -> ep.FederatedPCA:
+    """Fit with one of the solvers above, the linearly convergent ones to a tolerance that allows comparison."""
+    tol = 1e-11 if label in LINEAR else None
+    return ep.FederatedPCA(k, solver=SOLVERS[label], random_state=0, **({"tol": tol} | options)).fit(sites)
+
+
+def spectrum_sites(sizes: list[int], d: int, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Sites of these sizes with d features, a clear spectrum and different means."""
+    rng = np.random.default_rng(seed)
+    mixing = np.linalg.qr(rng.normal(size=(d, d)))[0] * 2.0 ** -np.arange(d)
+    return {f"s{i:02d}": rng.normal(size=(n, d)) @ mixing.T + rng.normal(size=d) for i, n in enumerate(sizes)}
+
+
+def assert_pooled(pca: ep.FederatedPCA, sites: dict[str, Any], k: int, sine: float = 1e-8) -> None:
+    """Components, variances and mean are those of scikit-learn's PCA of all rows."""
+    reference = PCA(k, svd_solver="full").fit(np.concatenate([sites[name] for name in sites]))
+    assert largest_sine(pca.components_.T, reference.components_.T) <= sine
+    scale = reference.explained_variance_[0]
+    np.testing.assert_allclose(pca.explained_variance_, reference.explained_variance_, rtol=1e-9, atol=1e-12 * scale)
+    np.testing.assert_allclose(pca.explained_variance_ratio_, reference.explained_variance_ratio_, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(pca.mean_, reference.mean_, atol=1e-12)
+    np.testing.assert_allclose(pca.noise_variance_, reference.noise_variance_, rtol=1e-6, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+@pytest.mark.parametrize(
+    ("sizes", "d", "k"),
+    [
+        ([40], 8, 3),  # one site
+        ([30, 70, 5], 12, 4),  # unequal
+        ([1, 1, 2, 30], 6, 3),  # tiny sites, fewer rows than components
+        ([4, 3, 5], 30, 5),  # wide: fewer rows than features
+        ([50, 60], 5, 5),  # all components
+        ([20] * 11, 7, 1),  # one component, more than ten sites
+    ],
+)
+def test_agrees_with_pooled_pca(label: str, sizes: list[int], d: int, k: int) -> None:
+    """Every solver gives scikit-learn's PCA of the pooled rows."""
+    sites = spectrum_sites(sizes, d)
+    pca = fit(label, sites, k)
+    assert pca.converged_
+    assert_pooled(pca, sites, k)
+    np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(k), atol=1e-12)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_rank_deficient_and_constant_features(label: str) -> None:
+    """Repeated rows, a constant feature and copies of a feature: the well-defined part of the answer is right."""
+    rng = np.random.default_rng(3)
+    low = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 9))
+    X = np.column_stack([low, np.full(40, 7.0), low[:, :2]])
+    sites = {"A": X[:15], "B": np.repeat(X[15:20], 3, axis=0), "C": X[20:]}
+    pca = fit(label, sites, 3)
+    assert_pooled(pca, sites, 3)
+    more = fit(label, sites, 5)
+    np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(5), atol=1e-10)
+    assert largest_sine(pca.components_.T, more.components_.T) <= 1e-8
+    np.testing.assert_allclose(more.explained_variance_[3:], 0, atol=1e-12 * more.explained_variance_[0])
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_zero_variance(label: str) -> None:
+    """Rows that are all alike have no direction, and no solver fails or divides by zero."""
+    pca = fit(label, {"A": np.full((4, 3), 2.5), "B": np.full((5, 3), 2.5)}, 2)
+    np.testing.assert_array_equal(pca.explained_variance_, 0)
+    np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_row_order_and_splitting_do_not_matter(label: str) -> None:
+    """The answer depends on the pooled rows only."""
+    sites = spectrum_sites([30, 20, 25], 8)
+    X = np.concatenate(list(sites.values()))
+    shuffled = X[np.random.default_rng(1).permutation(len(X))]
+    one = fit(label, sites, 3)
+    other = fit(label, {"p": shuffled[:10], "q": shuffled[10:70], "r": shuffled[70:]}, 3)
+    assert largest_sine(one.components_.T, other.components_.T) <= 1e-8
+    np.testing.assert_allclose(one.components_, other.components_, atol=1e-7)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_deterministic_and_independent_of_site_order(label: str) -> None:
+    """The same seed gives the same bits, in whatever order named sites are passed (an index as proxy means that order)."""
+    sites = spectrum_sites([30, 20, 25], 8)
+    one = fit(label, sites, 3)
+    assert fit(label, sites, 3).components_.tobytes() == one.components_.tobytes()
+    if "proxy" not in label:
+        backwards = fit(label, dict(reversed(sites.items())), 3)
+        assert backwards.components_.tobytes() == one.components_.tobytes()
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_scaling_the_data(label: str) -> None:
+    """Data in other units: same directions, variances times the square."""
+    sites = spectrum_sites([30, 20], 6)
+    one = fit(label, sites, 2)
+    for factor in (1e-9, 1e9):
+        other = fit(label, {name: X * factor for name, X in sites.items()}, 2)
+        assert largest_sine(one.components_.T, other.components_.T) <= 1e-8
+        np.testing.assert_allclose(other.explained_variance_, one.explained_variance_ * factor**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_far_from_the_origin(label: str) -> None:
+    """A mean a million times the spread costs no accuracy beyond what the data's own rounding takes."""
+    sites = {name: X + 1e6 for name, X in spectrum_sites([50, 60], 6).items()}
+    assert_pooled(fit(label, sites, 2), sites, 2)
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_ledger_matches_the_declared_wire_table(label: str) -> None:
+    """Every recorded message is one that a local function declares, shape by shape, and the rounds add up."""
+    sites = spectrum_sites([30, 20, 2], 8)
+    pca = fit(label, sites, 3)
+    rounds = set()
+    for message in pca.ledger_:
+        function = LOCALS[message.function]
+        declared = function.takes if message.sender == COORDINATOR else function.sends
+        sizes = {"d": 8} | ({"k": 3} if message.function == "leading_directions" else {})
+        assert len(declared) == len(message.shapes)
+        for shape, recorded in zip(declared.values(), message.shapes, strict=True):
+            assert isinstance(shape, Shape)
+            assert shape.fits(recorded, sizes), (message.function, shape.text, recorded)
+        assert message.bytes == sum(8 * int(np.prod(s)) for s in message.shapes)
+        if message.note == "own":
+            assert "s00" in (message.sender, message.receiver)
+        elif not function.setup:
+            rounds.add(message.round)
+    assert rounds == set(range(1, pca.n_rounds_ + 1))
+    assert pca.n_setup_rounds_ == 2
+
+
+@pytest.mark.parametrize("label", [label for label in SOLVERS if "krylov" in label])
+def test_a_start_in_an_invariant_subspace_is_left(label: str) -> None:
+    """The coordinator's own site sees only features that matter least; a start there looks converged and is wrong."""
+    rng = np.random.default_rng(0)
+    own, other = np.zeros((40, 12)), np.zeros((40, 12))
+    own[:, :6] = rng.normal(size=(40, 6))
+    other[:, 6:] = 10 * rng.normal(size=(40, 6)) * [6, 5, 4, 3, 2, 1]
+    sites = {"a": own, "b": other}
+    for tol in (None, 1e-3):
+        pca = fit(label, sites, 2, center="site", tol=tol)
+        assert np.abs(pca.components_[:, :6]).max() < 0.1
+        assert pca.explained_variance_[0] > 1000
+
+
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    d=st.integers(2, 9),
+    k=st.integers(1, 9),
+    solver=st.sampled_from(["gram", "krylov", "krylov, small basis", "krylov, proxy", "krylov, one-shot"]),
+    center=st.sampled_from(["pooled", "site", False]),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_shape_any_centre(sizes: list[int], d: int, k: int, solver: str, center: Any, seed: int) -> None:
+    """Eigenvalues equal those of the scatter formed by hand, for any sizes, ranks and centring."""
+    if sum(sizes) < 2:
+        sizes = [*sizes, 2]
+    k = min(k, d, sum(sizes))
+    sites = spectrum_sites(sizes, d, seed)
+    parts = list(sites.values())
+    if center == "site":
+        parts = [X - X.mean(axis=0) for X in parts]
+    pooled = np.concatenate(parts)
+    if center == "pooled":
+        pooled = pooled - pooled.mean(axis=0)
+    expected = np.zeros(max(d, len(pooled)))
+    lengths = np.linalg.svd(pooled, compute_uv=False)
+    expected[: len(lengths)] = lengths**2
+    pca = fit(solver, sites, k, center=center)
+    np.testing.assert_allclose(pca.singular_values_**2, expected[:k], atol=1e-10 * max(expected[0], 1e-300), rtol=1e-8)

@@ -1,0 +1,44 @@
+"""``eigenpact demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eigenpact.estimators.choices import SOLVERS
+
+
+def sines(out: str) -> dict[str, float]:
+    """Solver -> sine of the angle to the pooled answer, from the printed table."""
+    return {line.split("  ")[0].strip(): float(line.split()[-2]) for line in out.splitlines() if " + 2 " in line}
+
+
+def test_every_solver_agrees_with_the_pooled_answer(run):
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    found = sines(result.stdout)
+    assert {*SOLVERS, "auto: gram", "krylov, own site as proxy", "krylov, one-shot start"} == set(found)
+    assert all(found[name] < 1e-10 for name in ("auto: gram", "gram", "krylov", "krylov, own site as proxy"))
+    assert found["subspace"] < 1e-5
+    assert "scatter_triangle" in result.stdout
+    picture = Path("eigenpact-demo/digits.png")
+    assert f"The picture is in {picture}" in result.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.write_bytes(b"old")
+    assert run("demo").exit_code == 0  # its own folder
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_folders_are_respected(run, refused):
+    Path("mine").mkdir()
+    Path("mine/digits.png").write_text("precious")
+    assert "exists already" in refused("demo", "-o", "mine")
+    assert run("demo", "-o", "mine", "--overwrite").exit_code == 0
+    assert Path("mine/digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("output", ["file", "file/below"])
+def test_folder_that_is_a_file(refused, output):
+    Path("file").write_text("x")
+    assert "cannot be made a folder" in refused("demo", "-o", output)

@@ -1,0 +1,28 @@
+"""One problem, fitted by every engine: named sites of unequal size, solvers with and without kept state and own sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import eigenpact as ep
+
+SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "gram": ("gram", {}),
+    "krylov": ("krylov", {}),
+    "krylov-site-centred": ("krylov", {"center": "site"}),
+    "krylov-scaled": ("krylov", {"scale": "pooled"}),
+    "krylov-proxy": (ep.Krylov(proxy="oslo"), {}),
+    "krylov-one-shot": (ep.Krylov(start="one-shot", max_blocks=3), {}),
+    "subspace": ("subspace", {"tol": 1e-6}),
+    "auto": ("auto", {}),
+}
+
+
+def problem_sites() -> dict[str, np.ndarray[Any, Any]]:
+    """Five named sites with 20 features and 7 to 120 rows."""
+    rng = np.random.default_rng(7)
+    mixing = rng.normal(size=(20, 20)) * np.linspace(3, 0.3, 20)
+    sizes = {"oslo": 120, "bergen": 60, "lima": 33, "accra": 7, "quito": 90}
+    return {name: rng.normal(size=(n, 20)) @ mixing.T + rng.normal(size=20) for name, n in sizes.items()}

@@ -1,0 +1,190 @@
+"""All sites in this process: threads, order and BLAS change nothing, and nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+import eigenpact as ep
+from eigenpact.engines import InProcess, inprocess
+from eigenpact.engines.inprocess import InProcessConnection
+from eigenpact.errors import InputError, SiteFailure
+from eigenpact.runtime import Connection, Driver, Gather, Outcome, Request, Site, SiteServer, Sum, local
+
+ANSWER = ("components_", "explained_variance_", "mean_", "singular_values_", "noise_variance_")
+
+
+@pytest.fixture(scope="module")
+def sites():
+    rng = np.random.default_rng(3)
+    mix = rng.normal(size=(40, 40))
+    return {f"s{i}": rng.normal(size=(50 + 13 * i, 40)) @ mix + i for i in range(7)}
+
+
+@pytest.fixture
+def always_threads(monkeypatch):
+    monkeypatch.setattr(inprocess, "THREADS_PAY", -1.0)
+
+
+def fitted(sites, solver, **options):
+    return ep.FederatedPCA(5, solver=solver, random_state=0, engine=InProcess(**options)).fit(sites)
+
+
+def bits(pca):
+    return [np.asarray(getattr(pca, name)).tobytes() for name in ANSWER]
+
+
+running = threading.Semaphore(0)
+held = {"now": 0, "most": 0, "threads": set()}
+guard = threading.Lock()
+
+
+@local(sends={"x": "d"})
+def counted(site: Site):
+    """Count replies that were begun; the test counts them down when it consumes one."""
+    with guard:
+        held["now"] += 1
+        held["most"] = max(held["most"], held["now"])
+        held["threads"].add(threading.current_thread().name)
+    return np.full(site.X.shape[1], float(site.X[0, 0]))
+
+
+@local(sends={"x": ""})
+def fails_at_s3(site: Site):
+    """Breaks at one site."""
+    if site.name == "s3":
+        raise KeyError("no such thing")
+    return 1.0
+
+
+@local(sends={"threads": ""})
+def blas_threads(_site: Site):
+    """How many threads BLAS may use just now."""
+    return np.int64(max(lib.num_threads for lib in ThreadpoolController().select(user_api="blas").lib_controllers))
+
+
+@local(sends={"slow": ""})
+def slow(_site: Site):
+    """Long enough for threads to pay."""
+    time.sleep(2 * inprocess.THREADS_PAY)
+    return float(threading.current_thread() is not threading.main_thread())
+
+
+def run(engine, sites, collective):
+    async def program(_start, _state):
+        return await collective
+
+    def job(connection: Connection) -> Outcome:
+        result = Driver(connection).run(program)
+        return Outcome({}, {"result": result})
+
+    return engine.execute(sites, job).facts["result"]
+
+
+@pytest.mark.usefixtures("always_threads")
+@pytest.mark.parametrize("solver", ["gram", "krylov", "subspace"])
+def test_threads_give_the_bits_of_one_after_the_other(sites, solver):
+    serial, threaded = fitted(sites, solver, threads=1), fitted(sites, solver, threads=3)
+    assert bits(serial) == bits(threaded)
+    assert serial.ledger_ == threaded.ledger_
+    assert serial.n_rounds_ == threaded.n_rounds_
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov", "subspace"])
+def test_the_order_of_named_sites_does_not_matter(sites, solver):
+    names = list(sites)
+    whole = bits(fitted(sites, solver))
+    for order in (names[::-1], [*names[3:], *names[:3]]):
+        assert bits(fitted({name: sites[name] for name in order}, solver)) == whole
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov"])
+def test_blas_threads_change_rounding_only(sites, solver):
+    one, two = fitted(sites, solver, blas_threads=1), fitted(sites, solver, blas_threads=2)
+    assert np.abs(one.components_ - two.components_).max() <= 1e-12
+    assert np.abs(one.explained_variance_ / two.explained_variance_ - 1).max() <= 1e-12
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.usefixtures("always_threads")
+def test_a_failing_site_and_function_are_named(sites, threads):
+    with pytest.raises(SiteFailure, match="fails_at_s3 failed at site 's3': KeyError"):
+        run(InProcess(threads=threads), sites, Sum(fails_at_s3))
+
+
+@pytest.mark.usefixtures("always_threads")
+@pytest.mark.parametrize("threads", [2, 3])
+def test_at_most_two_replies_per_thread_are_held(threads):
+    """The consumer is slow, so the threads run ahead as far as they may."""
+    servers = {f"{i:02}": SiteServer(f"{i:02}", np.full((1, 4), float(i))) for i in range(20)}
+    request = Request("run", 0, 1, "gather", counted.name, ())
+    held.update(now=0, most=0, threads=set())
+    values = []
+    with InProcessConnection(servers, threads) as connection:
+        for response in connection.call(request, dict.fromkeys(servers, 0)):
+            time.sleep(0.01)
+            values.append(response.arrays[0][0])
+            with guard:
+                held["now"] -= 1
+    assert values == list(range(20))
+    assert threads < held["most"] <= 2 * threads
+    assert 1 <= len(held["threads"]) <= threads
+    assert all(name.startswith("eigenpact-site") for name in held["threads"])
+
+
+def test_one_after_the_other_holds_one_reply():
+    servers = {f"{i:02}": SiteServer(f"{i:02}", np.full((1, 4), float(i))) for i in range(20)}
+    held.update(now=0, most=0, threads=set())
+    for _ in InProcessConnection(servers, 1).call(Request("run", 0, 1, "gather", counted.name, ()), dict.fromkeys(servers, 0)):
+        held["now"] -= 1
+    assert held["most"] == 1
+    assert held["threads"] == {threading.current_thread().name}
+
+
+def test_threads_are_used_where_a_site_takes_long_enough(sites):
+    async def program(_start, _state):
+        return await Gather(slow), await Gather(slow)
+
+    first, second = (
+        InProcess(threads=2)
+        .execute(sites, lambda connection: Outcome({}, {"both": Driver(connection).run(program)}))
+        .facts["both"]
+    )
+    assert {float(value) for value in first.values()} == {0.0}  # the first time is measured
+    assert {float(value) for value in second.values()} == {1.0}
+
+
+@pytest.mark.usefixtures("always_threads")
+def test_no_thread_outlives_the_run(sites):
+    fitted(sites, "gram", threads=3)
+    with pytest.raises(SiteFailure):
+        run(InProcess(threads=3), sites, Sum(fails_at_s3))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("eigenpact-site")]
+
+
+def test_blas_is_limited_during_the_run_and_restored_after_it(sites):
+    one_site = {"s0": sites["s0"]}
+    with threadpool_limits(limits=2, user_api="blas"):
+        assert {int(n) for n in run(InProcess(), sites, Gather(blas_threads)).values()} == {1}
+        assert blas_threads(None) == 2
+        assert {int(n) for n in run(InProcess(), one_site, Gather(blas_threads)).values()} == {2}
+        assert {int(n) for n in run(InProcess(blas_threads=1), one_site, Gather(blas_threads)).values()} == {1}
+        assert blas_threads(None) == 2
+        with pytest.raises(SiteFailure):
+            run(InProcess(), sites, Sum(fails_at_s3))
+        assert blas_threads(None) == 2
+
+
+def test_engines_are_values_that_can_be_compared_and_cloned():
+    assert InProcess(threads=2) == InProcess(threads=2) != InProcess(threads=3)
+    assert hash(InProcess()) == hash(InProcess())
+
+
+@pytest.mark.parametrize("name", ["threads", "blas_threads", "min_sites"])
+def test_numbers_below_one_are_refused(name):
+    with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
+        InProcess(**{name: 0})

@@ -1,0 +1,236 @@
+"""Models as folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import eigenpact as ep
+from eigenpact.errors import FileError
+from eigenpact.estimators.model_files import SHAPES, check_model_target, load_model, save_model
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 6)) * [5, 4, 3, 2, 1, 1]
+SITES = {"A": X[:25], "B": X[25:]}
+
+
+def fitted(sites: Any = SITES, **options: Any) -> ep.FederatedPCA:
+    return ep.FederatedPCA(**{"n_components": 2, "random_state": 0} | options).fit(sites)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_model(fitted(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def edit(model: Path, **changes: Any) -> None:
+    """Change the manifest."""
+    facts = json.loads((model / "manifest.json").read_text())
+    (model / "manifest.json").write_text(json.dumps(facts | changes))
+
+
+def replace_arrays(model: Path, **changes: Any) -> None:
+    """Change arrays, None to leave one out, with a checksum that fits."""
+    with np.load(model / "arrays.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files} | changes
+    np.savez(model / "arrays.npz", **{name: array for name, array in arrays.items() if array is not None})
+    edit(model, sha256=hashlib.sha256((model / "arrays.npz").read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize(
+    "pca",
+    [
+        fitted(),
+        fitted(n_components=0.8, solver="gram", tol=1e-7),
+        fitted(center=False, scale="pooled", solver="subspace", max_rounds=400),
+        fitted({name: rows.astype(np.float32) for name, rows in SITES.items()}, center="site", solver="krylov"),
+        fitted({name: pd.DataFrame(rows, columns=list("uvwxyz")) for name, rows in SITES.items()}),
+        fitted(solver=ep.Krylov(proxy="B"), n_components=np.int64(3)),
+        fitted(n_components=None, random_state=None),
+    ],
+    ids=["auto", "share", "scaled", "float32", "named", "instance", "all"],
+)
+def test_round_trip(pca: ep.FederatedPCA, tmp_path: Path):
+    save_model(pca, tmp_path / "model")
+    back = load_model(tmp_path / "model")
+    for name in vars(pca):
+        if name.endswith("_") and name not in ("ledger_", "history_"):
+            old, new = getattr(pca, name), getattr(back, name)
+            if isinstance(old, np.ndarray) and old.dtype.kind == "f":
+                assert (new.dtype, new.shape, new.tobytes()) == (old.dtype, old.shape, old.tobytes()), name
+            else:
+                assert np.array_equal(new, old) if isinstance(old, np.ndarray) else new == old, name
+    assert back.ledger_ == pca.ledger_
+    assert (back.ledger_.bytes_up, back.ledger_.bytes_down) == (pca.ledger_.bytes_up, pca.ledger_.bytes_down)
+    assert back.history_ == pca.history_
+    rows = pd.DataFrame(X, columns=list("uvwxyz")) if hasattr(pca, "feature_names_in_") else X.astype(pca.components_.dtype)
+    assert np.asarray(back.transform(rows)).tobytes() == np.asarray(pca.transform(rows)).tobytes()
+    assert back.score(rows) == pca.score(rows) if pca.noise_variance_ else True
+    for name in ("n_components", "center", "scale", "tol", "max_rounds", "random_state"):
+        assert getattr(back, name) == getattr(pca, name), name
+
+
+def test_a_loaded_model_can_be_fitted_again(model: Path):
+    pca = load_model(model)
+    before = pca.components_
+    assert pca.fit(SITES).components_.tobytes() == before.tobytes()
+
+
+def test_the_manifest_tells_a_reader_everything(model: Path):
+    save_model(fitted(solver=ep.Krylov(proxy="A")), model, overwrite=True)
+    facts = json.loads((model / "manifest.json").read_text())
+    assert (facts["format"], facts["format_version"]) == ("eigenpact model", 1)
+    assert facts["eigenpact"] == ep.__version__
+    assert facts["sites"] == ["A", "B"]
+    assert facts["parameters"]["solver"] == {"name": "krylov", "start": "random", "proxy": "A", "max_blocks": 16}
+    assert facts["sha256"] == hashlib.sha256((model / "arrays.npz").read_bytes()).hexdigest()
+    assert sorted(os.listdir(model)) == ["arrays.npz", "manifest.json"]
+
+
+def test_refuses_what_is_not_fitted(tmp_path: Path):
+    with pytest.raises(NotFittedError):
+        save_model(ep.FederatedPCA(), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_refuses_an_existing_folder(model: Path):
+    before = (model / "arrays.npz").read_bytes()
+    with pytest.raises(FileError, match=r"model exists already; choose another -o or pass --overwrite"):
+        save_model(fitted(n_components=3), model)
+    assert (model / "arrays.npz").read_bytes() == before
+    save_model(fitted(n_components=3), model, overwrite=True)
+    assert load_model(model).n_components_ == 3
+    assert os.listdir(model.parent) == ["model"]
+
+
+def test_overwrites_models_only(model: Path, tmp_path: Path):
+    (model / "notes.txt").write_text("mine")
+    with pytest.raises(FileError, match=r"also notes\.txt"):
+        save_model(fitted(), model, overwrite=True)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    save_model(fitted(), foreign, overwrite=True)  # an empty folder
+    (foreign / "manifest.json").write_text('{"name": "a browser extension"}')
+    with pytest.raises(FileError, match="does not hold a model"):
+        save_model(fitted(), foreign, overwrite=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileError, match="file is a file"):
+        save_model(fitted(), tmp_path / "file", overwrite=True)
+
+
+def test_makes_the_folders_above(tmp_path: Path):
+    save_model(fitted(), tmp_path / "results/2024/model")
+    assert load_model(tmp_path / "results/2024/model").n_components_ == 2
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileError, match="is not a folder you may write to"):
+        check_model_target(tmp_path / "file/model")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool, call: str):
+    place = tmp_path / "model"
+    if overwrite:
+        save_model(fitted(), place)
+    before = {p.name: p.read_bytes() for p in place.iterdir()} if overwrite else {}
+    rename = Path.rename
+
+    def fail(*args: Any) -> Any:
+        if call == "rename" and not str(args[0]).endswith(".new"):
+            return rename(*args)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*((os, "fsync") if call == "fsync" else (Path, "rename")), fail)
+    with pytest.raises(FileError, match="No space left on device"):
+        save_model(fitted(n_components=3), place, overwrite=overwrite)
+    assert os.listdir(tmp_path) == (["model"] if overwrite else [])
+    assert ({p.name: p.read_bytes() for p in place.iterdir()} if overwrite else {}) == before
+
+
+def test_folders_that_are_no_models(tmp_path: Path, model: Path):
+    with pytest.raises(FileError, match="nowhere does not exist; give a folder written by eigenpact fit"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(FileError, match=r"is not a model folder: it has no manifest\.json"):
+        load_model(tmp_path)
+    with pytest.raises(FileError, match=r"is not a model folder: it has no manifest\.json"):
+        load_model(model / "arrays.npz")
+    for text in ("[]", "{}", '{"format": "other"}'):
+        (model / "manifest.json").write_text(text)
+        with pytest.raises(FileError, match="is not eigenpact's"):
+            load_model(model)
+    (model / "manifest.json").write_bytes(b"\xff\x00 not json")
+    with pytest.raises(FileError, match="is damaged"):
+        load_model(model)
+
+
+def test_newer_format(model: Path):
+    edit(model, format_version=2, eigenpact="9.0")
+    with pytest.raises(FileError, match=r"model format 2, written by eigenpact 9\.0.*upgrade eigenpact"):
+        load_model(model)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format_version": "one"},
+        {"n_samples": "many"},
+        {"sites": "A"},
+        {"parameters": {}},
+        {"feature_names": ["a"]},
+        {"ledger": [[1, 2]]},
+        {"history": [{"rounds": 1}]},
+        {"history": [3]},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_damaged_manifest(model: Path, changes: dict[str, Any]):
+    edit(model, **changes)
+    with pytest.raises(FileError, match=r"manifest\.json is damaged .*copy the model again or fit it again"):
+        load_model(model)
+
+
+def test_missing_facts(model: Path):
+    facts = json.loads((model / "manifest.json").read_text())
+    for key in facts.keys() - {"format", "format_version", "eigenpact"}:
+        (model / "manifest.json").write_text(json.dumps({k: v for k, v in facts.items() if k != key}))
+        with pytest.raises(FileError, match=f"'{key}' is missing"):
+            load_model(model)
+
+
+def test_changed_or_missing_arrays(model: Path):
+    content = bytearray((model / "arrays.npz").read_bytes())
+    content[-1] ^= 1
+    (model / "arrays.npz").write_bytes(content)
+    with pytest.raises(FileError, match="was changed since it was written"):
+        load_model(model)
+    (model / "arrays.npz").unlink()
+    with pytest.raises(FileError, match=r"arrays\.npz cannot be read: No such file"):
+        load_model(model)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_missing_or_wrong_array(model: Path, name: str):
+    replace_arrays(model, **{name: np.zeros((1, 2, 3))})
+    with pytest.raises(FileError, match=r"array '.*' is float64 of shape .*expected are floats of shape"):
+        load_model(model)
+    replace_arrays(model, **{name: None})
+    with pytest.raises(FileError, match=f"lacks the arrays {name}"):
+        load_model(model)
+
+
+def test_other_types_are_refused_and_nothing_is_unpickled(model: Path):
+    replace_arrays(model, mean=np.zeros(6, dtype=np.int64))
+    with pytest.raises(FileError, match=r"array 'mean' is int64"):
+        load_model(model)
+    replace_arrays(model, mean=np.array([print] * 6, dtype=object))
+    with pytest.raises(FileError, match=r"is not a \.npz file of numbers"):
+        load_model(model)
