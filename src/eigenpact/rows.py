@@ -161,7 +161,7 @@ class Rows:
         if mean is None and scale is None and self.X.dtype == xp.float64:
             step = max(1, self.n)  # nothing to subtract: no copy, one block
         for first in range(0, self.n, step):
-            block = xp.astype(self.X[first : first + step, :], xp.float64, copy=False)
+            block = xp.astype(self.X[first : min(first + step, self.n), :], xp.float64, copy=False)
             if mean is not None:
                 block = block - mean
             if scale is not None:
