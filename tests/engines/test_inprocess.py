@@ -38,7 +38,6 @@ def bits(pca):
     return [np.asarray(getattr(pca, name)).tobytes() for name in ANSWER]
 
 
-running = threading.Semaphore(0)
 held = {"now": 0, "most": 0, "threads": set()}
 guard = threading.Lock()
 

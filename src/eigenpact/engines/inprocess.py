@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InputError
 from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer
 from .blas import limited_blas
 
@@ -40,7 +41,14 @@ class InProcess:
     blas_threads: int | None = None
     min_sites: int = 1
 
+    spread = False
     costs = Costs(latency=1e-4, bandwidth=5e9, flops=2e10)
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "blas_threads", "min_sites"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}={value!r} must be at least 1")
 
     def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
         """Serve the sites and run the job, here."""

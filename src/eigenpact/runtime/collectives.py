@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ProgramError
 from .local import LocalFunction
 
 
@@ -26,6 +27,8 @@ class Call(Collective):
     """A collective that runs one local function with the same arguments at its sites."""
 
     def __init__(self, function: LocalFunction, *args: Any) -> None:
+        if not isinstance(function, LocalFunction):
+            raise ProgramError(f"{type(self).__name__} runs functions marked @local, not {function!r}; mark it with its shapes")
         self.function = function
         self.args = args
 

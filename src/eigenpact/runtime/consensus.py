@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ def _largest_seen(site: Site) -> Any:
     for (value,) in site.inbox.values():
         best = np.maximum(best, value)
     return best
+
+
+def check_nodes(graph: Graph, sites: Collection[str]) -> None:
+    """Refuse a graph whose nodes are not the sites, or that mentions a neighbour which is no node."""
+    strangers = set(graph) ^ set(sites) | {name for neighbours in graph.values() for name in neighbours} - set(graph)
+    if strangers:
+        raise ProgramError(f"the graph's nodes and the sites differ in {sorted(strangers)[:5]}; they must be the same")
 
 
 def diameter(graph: Graph) -> int:

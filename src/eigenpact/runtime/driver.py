@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, JournalError, ProgramError, SiteFailure, TooFewSites
+from ..errors import InputError, JournalError, ProgramError, SiteFailure, TooFewSites, WireError
 from . import wire
 from .collectives import At, Call, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
-from .consensus import Graph, agreed_maximum, diameter, pass_on_maximum
+from .consensus import Graph, agreed_maximum, check_nodes, diameter, pass_on_maximum
 from .engine import Connection
 from .journal import Entry, Journal
 from .ledger import COORDINATOR, Description, Ledger, RoundRecord, describe
@@ -27,6 +27,9 @@ from .summation import PlainSum, Summation
 Program = Callable[[Any, Any], Coroutine[Collective, Any, Any]]
 
 ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})
+
+SILENT_KINDS = frozenset({"local", "consider"})
+"""Nothing comes back from these."""
 
 CUT_AFTER = 1 << 24
 """The journal is cut at a ``Progress(state=...)`` once it has grown by this many bytes."""
@@ -93,6 +96,10 @@ class Driver:
         self._setup_entries: list[Entry] = []
         self._can_cut = True
         self._resending = False
+        self._start: Arrays = ()  # the basis this epoch began with, if any
+        self._over = False  # whether the epoch being replayed ended in a change of roster
+        self._missing: set[str] = set()  # sites found lost during the replay
+        self._unwritten: list[list[Any]] = []  # ledger rows that no journal entry holds yet
         self._d = _agreed_features(connection, self.roster)
         self._perform: dict[type[Collective], Callable[[Any], Any]] = {
             Sum: self._sum,
@@ -105,6 +112,8 @@ class Driver:
             Progress: self._progress,
         }
         if graph is not None:
+            check_nodes(graph, self.roster)
+            self._diameter = diameter(graph)
             self._perform |= dict.fromkeys((Sum, Gather, At, Chain), _refuse_on_graph)
 
     def run(self, program: Program) -> Any:
@@ -126,6 +135,9 @@ class Driver:
                 collective = body.send(value)
             except StopIteration as stop:
                 return stop.value
+            if type(collective) not in self._perform:
+                allowed = ", ".join(kind.__name__ for kind in self._perform)
+                raise ProgramError(f"the program awaits {collective!r}; the driver carries out {allowed} only")
             value = self._perform[type(collective)](collective)
 
     # -- collectives ----------------------------------------------------------------------------
@@ -134,8 +146,8 @@ class Driver:
         """Fold the replies one by one; no more of them are held than the engine holds."""
 
         def fold(request: Request) -> Arrays:
-            replies = (response.arrays for response in self._replies(request, call.function, self.roster))
-            return self._summation.combine(call.function, request.step, replies)
+            replies = self._replies(request, call.function, self.roster)
+            return self._summation.combine(call.function, request.step, _of_one_shape(call.function, replies))
 
         return _unwrap(self._do(call, self.roster, fold))
 
@@ -147,9 +159,8 @@ class Driver:
     def _max(self, call: Max) -> Any:
         def fold(request: Request) -> Arrays:
             best: Arrays = ()
-            for response in self._replies(request, call.function, self.roster):
-                pairs = zip(best, response.arrays, strict=True)
-                best = tuple(np.maximum(a, b) for a, b in pairs) if best else response.arrays
+            for arrays in _of_one_shape(call.function, self._replies(request, call.function, self.roster)):
+                best = tuple(np.maximum(a, b) for a, b in zip(best, arrays, strict=True)) if best else arrays
             return best
 
         return _unwrap(self._do(call, self.roster, fold))
@@ -179,6 +190,8 @@ class Driver:
         def swap(request: Request) -> Arrays:
             sizes = call.function.check_args(request.args, self._d)
             for response in self.connection.exchange(request, self._positions(self.roster)):
+                if response.lost:
+                    raise _RosterChanged([response.site])
                 self._accept(response, request, call.function)
                 for neighbour, arrays in sorted(response.messages.items()):
                     call.function.check_reply(arrays, sizes)
@@ -189,11 +202,12 @@ class Driver:
 
     def _max_consensus(self, call: Max) -> Any:
         """Maximum without a coordinator: every node passes on the largest value it has seen, as often as the graph is wide."""
-        assert self._graph is not None
+        if len(call.function.sends) != 1:
+            raise ProgramError(f"Max on a graph agrees on one array; {call.function.short_name} sends {len(call.function.sends)}")
         consider = Local(call.function, *call.args)
         consider.kind = "consider"
         self._do(consider, self.roster, self._all_from(call.function, self.roster))
-        for _ in range(diameter(self._graph)):
+        for _ in range(self._diameter):
             self._exchange(Exchange(pass_on_maximum))
         read = Local(agreed_maximum)
         read.kind = "read"
@@ -208,18 +222,19 @@ class Driver:
             return
         now = time.perf_counter()
         since, up, down = self._since
+        if progress.basis is not None:
+            (self._basis,) = _frozen((progress.basis.copy(),))  # the body may go on to change its own
         record = RoundRecord(
             round=self.rounds,
             sites=len(self.roster),
-            objective=progress.objective,
-            kkt=progress.kkt,
+            objective=None if progress.objective is None else float(progress.objective),
+            kkt=None if progress.kkt is None else float(progress.kkt),
             bytes_up=self.ledger.bytes_up - up,
             bytes_down=self.ledger.bytes_down - down,
             seconds=now - since,
-            basis=progress.basis,
+            basis=None if progress.basis is None else self._basis,
         )
         self._since = now, self.ledger.bytes_up, self.ledger.bytes_down
-        self._basis = progress.basis if progress.basis is not None else self._basis
         self.history.append(record.without_basis())
         if progress.state is not None:
             self._save(progress.state)
@@ -237,7 +252,10 @@ class Driver:
     ) -> Arrays:
         """Number a step, count its round, and carry it out - or take its result from the journal."""
         function = call.function
-        args = _frozen(as_arrays(call.args))
+        args = as_arrays(call.args)
+        if function.keeps:  # what sites keep must not change with the body's own arrays
+            args = tuple(a.copy() for a in args)
+        args = _frozen(args)
         function.check_args(args, self._d)
         replayed = self._replayed()
         self._step += 1
@@ -246,16 +264,15 @@ class Driver:
                 self.setup_rounds += 1
             else:
                 self.rounds += 1
-        digest = wire.digest(function.name, args) if self._journal is not None else ""
+        digest = wire.digest("|".join([call.kind, function.name, *targets]), args) if self._journal is not None else ""
         request = Request(self._run, self._epoch, self._step, call.kind, function.name, args, digest)
         if replayed is not None:
             self._catch_up(request, replayed, function, targets, perform)
             return replayed.arrays
-        mark = self.ledger.mark()
         if self._graph is None:
             self._enter(function, (sender,), targets, describe(args), kind=call.kind)
-        arrays = perform(request)
-        self._write(request, function, arrays, mark)
+        arrays = _frozen(as_arrays(perform(request)))
+        self._write(request, function, arrays)
         return arrays
 
     def _all_from(
@@ -282,7 +299,7 @@ class Driver:
                     lost.append(response.site)
                     continue
                 self._accept(response, request, function)
-                if response.arrays:
+                if request.kind not in SILENT_KINDS:
                     function.check_reply(response.arrays, sizes)
                     arrived.setdefault(describe(response.arrays), []).append(response.site)
                 yield response
@@ -315,7 +332,10 @@ class Driver:
         own = kind == "at" and self._own in (*senders, *receivers)
         note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
         round_ = self.setup_rounds if function.setup else self.rounds
+        mark = self.ledger.mark()
         self.ledger.sent(round_, self._epoch, self._step, function.short_name, senders, receivers, description, note)
+        if self._journal is not None:
+            self._unwritten += self.ledger.since(mark)
 
     # -- roster and journal ---------------------------------------------------------------------
 
@@ -325,16 +345,22 @@ class Driver:
         if self._journal and first and first.facts["kind"] == "roster":
             self._journal.next()
             self._epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
+            self.rounds, self.setup_rounds = first.facts["rounds"]
+            self.ledger.extend(first.facts["ledger"])
+            (self._basis,) = first.arrays or (self._basis,)
+        self._start = () if self._basis is None else (self._basis,)
         self._step, self._setup_entries, self._can_cut = 0, [], True
         self._after = dict(self.connection.positions(self._run, self._epoch))
-        saved = self._journal.upcoming_state() if self._journal else None
-        if saved is None:
+        self._over = self._journal is not None and self._journal.upcoming("roster") is not None
+        saved = self._journal.upcoming("state", "roster") if self._journal else None
+        if saved is None or saved.facts["kind"] == "roster":
             return None
-        self._basis = saved.arrays[-1] if saved.facts["basis"] else None
         return dict(zip(saved.facts["names"], saved.arrays, strict=False))
 
     def _drop(self, lost: Sequence[str]) -> None:
         """Go on without these sites, under a new epoch."""
+        if self._graph is not None:
+            raise SiteFailure(f"lost {', '.join(lost)}: a graph program needs every node; bring it back, or fit on the others")
         self.roster = tuple(name for name in self.roster if name not in lost)
         if len(self.roster) < self._min_sites:
             raise TooFewSites(
@@ -345,8 +371,17 @@ class Driver:
         if self._journal and self._journal.peek() is None:
             self._journal.append(self._roster_entry(lost))
 
-    def _roster_entry(self, lost: Sequence[str] = ()) -> Entry:
-        return Entry({"kind": "roster", "epoch": self._epoch, "roster": list(self.roster), "lost": list(lost)})
+    def _roster_entry(self, lost: Sequence[str] = (), start: Arrays = ()) -> Entry:
+        facts = {
+            "kind": "roster",
+            "epoch": self._epoch,
+            "roster": list(self.roster),
+            "lost": list(lost),
+            "rounds": [self.rounds, self.setup_rounds],
+            "ledger": self._unwritten,
+        }
+        self._unwritten = []
+        return Entry(facts, start)
 
     def _replayed(self) -> Entry | None:
         """The journal's entry for the step that comes now, if the run has been here before."""
@@ -356,6 +391,9 @@ class Driver:
         if entry is not None and entry.facts["kind"] == "roster":
             raise _RosterChanged(entry.facts["lost"])
         entry = self._journal.next()
+        if entry is None and self._missing:
+            lost, self._missing = sorted(self._missing), set()
+            raise _RosterChanged(lost)
         if entry is not None and entry.facts["kind"] == "state":
             self._restore(entry)
             return self._replayed()
@@ -371,40 +409,49 @@ class Driver:
     ) -> None:
         """Replay one step: check that it is the same step, and send it again to sites that must remember it and do not."""
         assert self._journal is not None
-        if (entry.facts["function"], entry.facts["digest"]) != (function.name, request.digest):
+        if (entry.facts["kind"], entry.facts["function"], entry.facts["digest"]) != (request.kind, function.name, request.digest):
             raise JournalError(
-                f"{self._journal.path}: step {request.step} was {entry.facts['function']} with other arguments, now it is "
-                f"{function.name}; the program or its inputs changed since, so start afresh with another journal"
+                f"{self._journal.path}: step {request.step} was {entry.facts['kind']} of {entry.facts['function']}, now it is "
+                f"{request.kind} of {function.name}, or the arguments or sites differ; the program or its inputs changed since, "
+                "so start afresh with another journal"
             )
         self.ledger.extend(entry.facts["ledger"])
-        if function.setup:
-            self._setup_entries.append(entry)
-        behind = tuple(name for name in targets if self._after.get(name, 0) < request.step)
-        if not behind or not (function.setup or function.keeps):
+        self._note_kept(entry, function)
+        behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
+        if self._over or not behind or not (function.setup or function.keeps):
             return
         self._resending = True
         try:
+            self._enter(function, (COORDINATOR,), behind, describe(request.args), kind=request.kind)
             if behind != targets:
                 self._all_from(function, behind)(request)
             elif not _same(perform(request), entry.arrays) and function.setup:
                 raise JournalError(f"{self._journal.path}: the sites' data changed since the journal was written; start afresh")
+        except _RosterChanged as change:  # first replay all that was reached with these sites
+            self._missing |= set(change.lost)
         finally:
             self._resending = False
 
-    def _write(self, request: Request, function: LocalFunction, arrays: Arrays, mark: int) -> None:
-        self._can_cut = self._can_cut and (function.setup or not function.keeps)
+    def _write(self, request: Request, function: LocalFunction, arrays: Arrays) -> None:
         if self._journal is None:
             return
         facts = {
             "kind": request.kind,
             "function": function.name,
             "digest": request.digest,
-            "ledger": self.ledger.since(mark),
+            "ledger": self._unwritten,
         }
+        self._unwritten = []
         entry = Entry(facts, arrays)
         self._journal.append(entry)
+        self._note_kept(entry, function)
+
+    def _note_kept(self, entry: Entry, function: LocalFunction) -> None:
+        """Set-up steps are sent again after a cut; what other steps made the sites keep would be forgotten."""
         if function.setup:
             self._setup_entries.append(entry)
+        elif function.keeps:
+            self._can_cut = False
 
     def _save(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Cut the journal here, if it has grown enough and no site keeps anything that the cut would forget."""
@@ -421,13 +468,17 @@ class Driver:
             "basis": self._basis is not None,
         }
         arrays = [*state.values(), *([] if self._basis is None else [self._basis])]
-        journal.cut([self._roster_entry(), *self._setup_entries, Entry(facts, tuple(arrays))])
+        self._unwritten = []  # they are in the whole ledger above
+        journal.cut([self._roster_entry(start=self._start), *self._setup_entries, Entry(facts, tuple(arrays))])
 
     def _restore(self, entry: Entry) -> None:
         self._step = entry.facts["step"]
+        self._basis = entry.arrays[-1] if entry.facts["basis"] else None
         self.rounds, self.setup_rounds = entry.facts["rounds"]
         self.ledger = Ledger()
         self.ledger.extend(entry.facts["ledger"])
+        self.ledger.extend(self._unwritten)
+        self._since = time.perf_counter(), self.ledger.bytes_up, self.ledger.bytes_down
         self.history = [RoundRecord(**record) for record in entry.facts["history"]]
 
 
@@ -435,6 +486,8 @@ def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
     found = connection.n_features()
     if not roster:
         raise InputError("no sites to run on; give at least one site with rows")
+    if COORDINATOR in roster:
+        raise InputError(f"a site may not be called {COORDINATOR!r}, the ledger's name for whoever runs the program; rename it")
     d = found[roster[0]]
     other = [name for name in roster if found[name] != d]
     if other:
@@ -452,6 +505,20 @@ def _frozen(arrays: Arrays) -> Arrays:
     for view in views:
         view.flags.writeable = False
     return views
+
+
+def _of_one_shape(function: LocalFunction, responses: Iterable[Response]) -> Iterator[Arrays]:
+    """The replies, all of the same shapes: numpy would stretch a smaller one instead of refusing it."""
+    first: Response | None = None
+    for response in responses:
+        first = first or response
+        for a, b in zip(first.arrays, response.arrays, strict=True):
+            if a.shape != b.shape:
+                raise WireError(
+                    f"{function.short_name}: site {first.site!r} sends shape {a.shape} and {response.site!r} {b.shape}; "
+                    "only equal shapes can be added or compared, use Gather for others"
+                )
+        yield response.arrays
 
 
 def _unwrap(arrays: Arrays) -> Any:

@@ -81,9 +81,25 @@ Job = Callable[[Connection], Outcome]
 
 
 class Engine(Protocol):
-    """Where a run takes place."""
+    """Where a run takes place.
 
-    costs: Costs
+    ``min_sites`` is how many sites must be left for a run to go on; ``spread`` tells that other processes may hold sites too.
+    """
+
+    @property
+    def costs(self) -> Costs:
+        """Constants of the engine for ``solver="auto"``."""
+        ...
+
+    @property
+    def min_sites(self) -> int:
+        """Fewest sites with which a run goes on."""
+        ...
+
+    @property
+    def spread(self) -> bool:
+        """Whether other processes may hold sites too."""
+        ...
 
     def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
         """Serve ``sites`` (name -> rows held by this process), run ``job`` in one place, and return its outcome everywhere.

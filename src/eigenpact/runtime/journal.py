@@ -8,8 +8,10 @@ pickled.  The file holds what the coordinator saw, so it is as confidential as t
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,27 +42,20 @@ class Journal:
         """
         self.path = Path(path)
         self._replay: list[Entry] = []
-        self._size = 0
+        self._size = self._cut_size = 0
+        self._file: BinaryIO | None = None
+        described = json.loads(json.dumps(dict(description)))
         entries, good = _read(self.path)
         self.resumed = bool(entries)
-        try:
-            self._file: BinaryIO = self.path.open("r+b" if self.resumed else "wb")
-        except OSError as error:
-            raise FileError(f"cannot write journal {self.path}: {error.strerror}; choose another path") from error
         if self.resumed:
-            _check_description(self.path, entries[0].facts["description"], dict(description))
+            _check_description(self.path, entries[0].facts["description"], described)
             self.header = entries[0]
             self._replay = entries[1:]
-            self._file.seek(good)
-            self._file.truncate()
-            self._size = good
+            with _writing(self.path):
+                self._open(good)
         else:
-            os.chmod(self.path, 0o600)
-            self._file.write(MAGIC)
-            self._size = len(MAGIC)
-            self.header = Entry({"description": dict(description), "run": os.urandom(8).hex(), "seed": _seed()})
-            self.append(self.header)
-        self._cut_size = self._size
+            self.header = Entry({"description": described, "run": os.urandom(8).hex(), "seed": _seed()})
+            self.cut([])
 
     @property
     def run(self) -> str:
@@ -80,18 +75,17 @@ class Journal:
         """The next entry to replay without taking it."""
         return self._replay[0] if self._replay else None
 
-    def upcoming_state(self) -> Entry | None:
-        """The state entry of the epoch about to be replayed, if the journal was cut in it."""
-        for entry in self._replay:
-            if entry.facts["kind"] in ("state", "roster"):
-                return entry if entry.facts["kind"] == "state" else None
-        return None
+    def upcoming(self, *kinds: str) -> Entry | None:
+        """The first entry still to be replayed that is of one of these kinds."""
+        return next((entry for entry in self._replay if entry.facts["kind"] in kinds), None)
 
     def append(self, entry: Entry) -> None:
         """Write an entry and wait until it is on disk."""
-        self._size += self._file.write(_record(entry))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        assert self._file is not None
+        with _writing(self.path):
+            self._size += self._file.write(_record(entry))
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def grown(self) -> int:
         """Bytes written since the file was opened or last cut."""
@@ -100,22 +94,51 @@ class Journal:
     def cut(self, entries: list[Entry]) -> None:
         """Replace everything after the header by these entries, in one step that a crash cannot tear."""
         fresh = self.path.with_name(self.path.name + ".cut")
-        with fresh.open("wb") as file:
-            os.chmod(fresh, 0o600)
-            file.write(MAGIC)
-            for entry in [self.header, *entries]:
-                file.write(_record(entry))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
-        self._file.close()
+        with _writing(self.path):
+            with open(fresh, "wb", opener=_owner_only) as file:
+                file.write(MAGIC)
+                for entry in [self.header, *entries]:
+                    file.write(_record(entry))
+                size = file.tell()
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+            _sync_folder(self.path.parent)
+            self.close()
+            self._open(size)
+
+    def _open(self, size: int) -> None:
+        """Go on writing after the first ``size`` bytes."""
         self._file = self.path.open("r+b")
-        self._file.seek(0, os.SEEK_END)
-        self._size = self._cut_size = self._file.tell()
+        self._file.truncate(size)
+        self._file.seek(size)
+        self._size = self._cut_size = size
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot write journal {path}: {error.strerror}; free space or choose another path") from error
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new name is on disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _seed() -> int:
@@ -135,9 +158,9 @@ def _read(path: Path) -> tuple[list[Entry], int]:
         return [], 0
     except OSError as error:
         raise FileError(f"cannot read journal {path}: {error.strerror}") from error
+    if not data:
+        return [], 0
     if not data.startswith(MAGIC):
-        if MAGIC.startswith(data):  # killed while writing the very first bytes
-            return [], 0
         raise JournalError(f"{path} is not an eigenpact journal; choose another path, nothing was changed")
     entries: list[Entry] = []
     at = len(MAGIC)
@@ -150,6 +173,8 @@ def _read(path: Path) -> tuple[list[Entry], int]:
         facts, arrays = wire.unpack(payload)
         entries.append(Entry(facts, arrays))
         at = start + length
+    if not entries:  # a new journal appears with its description whole, so this is damage and not a torn tail
+        raise JournalError(f"{path}: the journal's description is damaged; restore the file or choose another path")
     return entries, at
 
 

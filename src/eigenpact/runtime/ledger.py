@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .local import Arrays
+from .local import DTYPE_NAMES, Arrays
 
 COORDINATOR = "coordinator"
 
@@ -21,14 +21,15 @@ Description = tuple[tuple[tuple[int, ...], ...], tuple[str, ...], int]
 
 def describe(arrays: Arrays) -> Description:
     """What the ledger writes about arrays: never their values."""
-    return tuple(a.shape for a in arrays), tuple(a.dtype.name for a in arrays), sum(a.nbytes for a in arrays)
+    return tuple(a.shape for a in arrays), tuple(DTYPE_NAMES[a.dtype] for a in arrays), sum(a.nbytes for a in arrays)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message: who sent which arrays to whom, in which round, computed by which local function.
 
-    ``note`` is "setup" for set-up rounds, "own" for the coordinator's own site (nothing travelled), else empty.
+    ``note`` is "setup" for set-up rounds, "own" for the coordinator's own site (nothing travelled), "resent" for what a resumed
+    run had to send again to sites that had forgotten it, else empty.
     """
 
     round: int

@@ -25,6 +25,9 @@ TRUSTED_ROOM = "eigenpact.algorithms."
 DTYPES = frozenset({"float64", "float32", "int64", "int32", "uint64", "uint8", "bool"})
 """What may cross a boundary."""
 
+DTYPE_NAMES = {np.dtype(name): name for name in DTYPES}
+"""Their names; looked up here because numpy composes ``dtype.name`` anew each time."""
+
 BOUNDS = {
     "trace": "|sum of entries| <= tr C, the pooled scatter's trace (products of C with an orthonormal block)",
     "unit": "entries of orthonormal vectors, at most 1",
@@ -72,7 +75,9 @@ class LocalFunction:
         """Check arguments against ``takes`` and return the sizes they determine; a whole number is the size of its name."""
         sizes = {"d": n_features}
         self._check("argument", self.takes, args, sizes)
-        sizes |= {k: int(a) for k, a in zip(self.takes, args, strict=True) if a.ndim == 0 and a.dtype.kind in "iu"}
+        for label, a in zip(self.takes, args, strict=True):
+            if a.ndim == 0 and a.dtype.kind in "iu" and sizes.setdefault(label, int(a)) != a:
+                raise WireError(f"{self.name}: argument {label!r} is {a}, but size {label!r} is {sizes[label]} already")
         return sizes
 
     def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:
@@ -85,7 +90,7 @@ class LocalFunction:
                 f"{self.name}: {len(arrays)} {what} array(s), declared are {len(declared)} ({', '.join(declared) or 'none'})"
             )
         for (label, shape), array in zip(declared.items(), arrays, strict=True):
-            if array.dtype.name not in DTYPES:
+            if array.dtype not in DTYPE_NAMES:
                 allowed = ", ".join(sorted(DTYPES))
                 raise WireError(f"{self.name}: {what} {label!r} has dtype {array.dtype}; allowed are {allowed}")
             if not shape.fits(array.shape, sizes):
@@ -119,10 +124,13 @@ def local(
         if "<" in body.__qualname__ or "." in body.__qualname__:
             raise WireError(f"@local function {body.__qualname__!r} must stand at module level, so that sites find it by name")
         sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
-        bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict(bound)
+        bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict.fromkeys(sent, "none") | dict(bound)
         for label, value in bounds.items():
             if value not in BOUNDS or label not in sent:
-                raise WireError(f"bound {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(BOUNDS)}")
+                raise WireError(
+                    f"bound {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(BOUNDS)}, "
+                    f"for what it sends ({', '.join(sent) or 'nothing'})"
+                )
         function = LocalFunction(
             name=f"{body.__module__}:{body.__qualname__}",
             body=body,
@@ -159,12 +167,13 @@ def find_local(name: str) -> LocalFunction:
 
 
 def as_arrays(value: Any) -> Arrays:
-    """What a local function returned, as a tuple of C-ordered arrays; scalars become arrays without axes.
+    """What a local function returned, as a tuple of C-ordered arrays of native byte order; scalars become arrays without axes.
 
     One memory order everywhere is part of "the same bits on every engine": a product of a transposed copy may round otherwise.
     """
     items = value if isinstance(value, tuple) else (value,)
-    return tuple(np.asarray(item, order="C") for item in items)
+    arrays = (np.asarray(item, order="C") for item in items)
+    return tuple(a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("=")) for a in arrays)
 
 
 def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:

@@ -20,6 +20,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
+_ALLOWED = (ast.Name, ast.Load, ast.BinOp, *_OPERATIONS)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,10 @@ class Axis:
         if isinstance(node, ast.Name) and node.id not in sizes and not self.at_most:
             sizes[node.id] = length
             return True
-        value = _evaluate(node, sizes)
+        try:
+            value = _evaluate(node, sizes)
+        except ZeroDivisionError as error:
+            raise WireError(f"axis {self.text!r} of a declared shape divides by zero with {sizes}") from error
         return length <= value if self.at_most else length == value
 
 
@@ -62,8 +66,9 @@ class Shape:
             bare = token.removeprefix("<=")
             try:
                 expression = ast.parse(bare, mode="eval").body
-            except SyntaxError as error:
+            except (SyntaxError, ValueError) as error:
                 raise WireError(f"cannot read axis {token!r} of shape {text!r}; write e.g. 'd k' or 'd <=k'") from error
+            _check_allowed(expression)
             axes.append(Axis(token, bare != token, expression))
         return cls(text, tuple(axes))
 
@@ -76,15 +81,20 @@ class Shape:
         return all(axis.check(length, sizes) for axis, length in zip(self.axes, shape, strict=True))
 
 
+def _check_allowed(expression: ast.expr) -> None:
+    for node in ast.walk(expression):
+        whole = isinstance(node, ast.Constant) and type(node.value) is int
+        if not whole and not isinstance(node, _ALLOWED):
+            raise WireError(f"{ast.unparse(expression)!r} is not allowed in a shape; use names, whole numbers, + - * //")
+
+
 def _evaluate(node: ast.expr, sizes: dict[str, int]) -> int:
     match node:
         case ast.Constant(value=int(value)):
             return value
-        case ast.Name(id=name):
-            if name not in sizes:
-                raise WireError(f"size {name!r} of a declared shape is not known; declare it in `takes` first")
-            return sizes[name]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+        case ast.BinOp(left=left, op=op, right=right):
             return _OPERATIONS[type(op)](_evaluate(left, sizes), _evaluate(right, sizes))
-        case _:
-            raise WireError(f"{ast.unparse(node)!r} is not allowed in a shape; use names, whole numbers, + - * //")
+    assert isinstance(node, ast.Name)
+    if node.id not in sizes:
+        raise WireError(f"size {node.id!r} of a declared shape is not known; declare it in `takes` first")
+    return sizes[node.id]

@@ -106,18 +106,22 @@ class SiteServer:
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
-        if request.run != self._run or request.epoch > self._epoch:
-            self._begin(request.run, request.epoch)
-        if request.epoch == self._epoch and request.step == self._last and self._response is not None:
+        here = (request.run, request.epoch) == (self._run, self._epoch)
+        if here and request.step == self._last and self._response is not None:
             if request.digest != self._digest:
                 raise StepError(f"site {self.name!r}: step {request.step} was already executed with other arguments")
             return self._response
-        if request.epoch < self._epoch or after != self._last or request.step <= self._last:
+        begins = request.run != self._run or request.epoch > self._epoch
+        last = self.position(request.run, request.epoch)
+        if not (here or begins) or after != last or request.step <= last:
             raise StepError(
                 f"site {self.name!r} executed step {self._last} of epoch {self._epoch} last; refused step {request.step} of "
                 f"epoch {request.epoch} after step {after}"
             )
-        response = self._answer(request, find_local(request.function))
+        function = find_local(request.function)
+        if begins:
+            self._begin(request.run, request.epoch)
+        response = self._answer(request, function)
         self._last, self._digest, self._response = request.step, request.digest, response
         return response
 
@@ -127,19 +131,19 @@ class SiteServer:
         self._kept, self._inbox, self._response = {}, {}, None
 
     def _answer(self, request: Request, function: LocalFunction) -> Response:
-        sizes = function.check_args(request.args, self.n_features)
         site = Site(self.name, self._X, MappingProxyType(self._kept), MappingProxyType(self._inbox), self._neighbours)
         try:
+            sizes = function.check_args(request.args, self.n_features)
             value = function(site, *request.args)
-        except EigenpactError:
-            raise
+            reply = value if isinstance(value, Reply) else Reply(send=value)
+            undeclared = set(reply.keep) - set(function.keeps)
+            if undeclared:
+                raise WireError(f"{function.name} keeps {sorted(undeclared)}, declared are {list(function.keeps)}")
+            response = self._respond(request, function, reply.send, sizes)
+        except EigenpactError as error:
+            raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
         except Exception as error:
             raise SiteFailure(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}: {error}") from error
-        reply = value if isinstance(value, Reply) else Reply(send=value)
-        undeclared = set(reply.keep) - set(function.keeps)
-        if undeclared:
-            raise WireError(f"{function.name} keeps {sorted(undeclared)}, declared are {list(function.keeps)}")
-        response = self._respond(request, function, reply.send, sizes)
         self._kept |= reply.keep
         self._inbox = {}
         return response

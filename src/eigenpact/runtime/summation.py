@@ -40,6 +40,9 @@ class PlainSum:
             if totals is None:
                 totals = [np.array(a, dtype=np.result_type(a.dtype, np.int64), order="C") for a in arrays]
             else:
-                for total, a in zip(totals, arrays, strict=True):
-                    total += a
+                for i, (total, a) in enumerate(zip(totals, arrays, strict=True)):
+                    if np.can_cast(a.dtype, total.dtype):
+                        total += a
+                    else:  # whole numbers from the first sites, fractions from a later one
+                        totals[i] = np.asarray(total + a)
         return tuple(totals or ())

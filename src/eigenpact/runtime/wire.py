@@ -1,7 +1,7 @@
 """Bytes for messages and journals: a JSON header and plain array buffers.  Never pickle.
 
-Layout: 8 bytes length of the header, the header (padded with blanks so that what follows is aligned), then each array's bytes,
-each padded to 64 bytes.  Sizes are checked before anything is read.
+Layout: 8 bytes length of the header, the header with dtypes and shapes (padded with blanks so that what follows is aligned), then
+each array's bytes, each padded to 64 bytes.  Sizes are checked before anything is read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import WireError
-from .local import DTYPES, Arrays
+from .local import DTYPES, Arrays, as_arrays
 
 ALIGN = 64
 MAX_HEADER = 1 << 28
@@ -28,9 +28,10 @@ def pack(header: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]] = ()) ->
     >>> header["step"], a.tolist()
     (3, [0.0, 1.0, 2.0])
     """
-    contiguous = [np.asarray(a, order="C") for a in arrays]
-    described = header | {"arrays": [[a.dtype.name, list(a.shape)] for a in contiguous]}
-    text = json.dumps(described, separators=(",", ":")).encode()
+    contiguous = as_arrays(tuple(arrays))
+    for a in contiguous:
+        _check_dtype(a.dtype.name)
+    text = json.dumps([header, [[a.dtype.name, a.shape] for a in contiguous]], separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGN)
     out = bytearray(8 + len(text) + sum(_padded(a.nbytes) for a in contiguous))
     out[:8] = len(text).to_bytes(8, "little")
@@ -50,25 +51,45 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays
     length = int.from_bytes(view[:8], "little")
     if length > min(MAX_HEADER, len(view) - 8):
         raise WireError(f"message header of {length} bytes does not fit a message of {len(view)} bytes")
-    try:
-        header = json.loads(bytes(view[8 : 8 + length]))
-        described = [(str(dtype), tuple(int(n) for n in shape)) for dtype, shape in header.pop("arrays")]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise WireError(f"message header cannot be read: {error}") from error
+    header, described = _read_header(bytes(view[8 : 8 + length]))
     arrays = []
     at = 8 + length
     for dtype_name, shape in described:
-        if dtype_name not in DTYPES or any(n < 0 for n in shape):
-            raise WireError(f"message array of dtype {dtype_name!r}, shape {shape}: not allowed")
         dtype = np.dtype(dtype_name)
         nbytes = math.prod(shape) * dtype.itemsize
         if at + nbytes > len(view):
             raise WireError(f"message array of shape {shape} needs {nbytes} bytes; {len(view) - at} are left")
-        array = np.frombuffer(view[at : at + nbytes], dtype=dtype).reshape(shape)
+        try:
+            array = np.frombuffer(view[at : at + nbytes], dtype=dtype).reshape(shape)
+        except (ValueError, OverflowError) as error:  # without entries, but with axes that numpy cannot hold
+            raise WireError(f"message array cannot have shape {shape}: {error}") from error
         array.flags.writeable = False
         arrays.append(array)
         at += _padded(nbytes)
+    if at != len(view):
+        raise WireError(f"message of {len(view)} bytes, but its header describes {at}")
     return header, tuple(arrays)
+
+
+def _read_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, tuple[int, ...]]]]:
+    """The sender's header, and dtype and shape of each array."""
+    try:
+        header, arrays = json.loads(text)
+        described = [(dtype, tuple(shape)) for dtype, shape in arrays]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WireError(f"message header cannot be read: {error}") from error
+    if not isinstance(header, dict):
+        raise WireError(f"message header is a {type(header).__name__}, not an object")
+    for dtype, shape in described:
+        _check_dtype(dtype)
+        if not all(type(n) is int and n >= 0 for n in shape):
+            raise WireError(f"message array of shape {shape}: not allowed")
+    return header, described
+
+
+def _check_dtype(name: Any) -> None:
+    if not isinstance(name, str) or name not in DTYPES:
+        raise WireError(f"message array of dtype {name!r}: allowed are {', '.join(sorted(DTYPES))}")
 
 
 def digest(name: str, arrays: Iterable[np.ndarray[Any, Any]]) -> str:

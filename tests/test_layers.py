@@ -1,0 +1,297 @@
+"""The source keeps to its layers: who may import whom, and what an algorithm may not do.
+
+Every rule is a function from a parsed file to the places that break it; each is also tried on a snippet that does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "eigenpact"
+FILES = sorted(SOURCE.rglob("*.py"))
+ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms")]
+
+BOTTOM = {"errors", "linalg", "metrics", "rows", "krylov_space"}
+ROOMS = {"algorithms", "engines", "privacy", "data"}
+PEOPLE = {"estimators", "cli", "report"}
+FACADES = {"datasets", "__init__"}
+
+MAY_IMPORT = (
+    dict.fromkeys(BOTTOM, BOTTOM)
+    | {"runtime": BOTTOM | {"runtime"}}
+    | {room: BOTTOM | {"runtime", room} for room in ROOMS}
+    | {
+        "estimators": BOTTOM | ROOMS | {"runtime", "estimators"},
+        "report": BOTTOM | ROOMS | {"runtime", "estimators", "report", "datasets"},
+        "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
+        "datasets": BOTTOM | {"data"},
+        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets"},
+    }
+)
+"""Part -> parts of the package it may import."""
+
+READS_ROWS_FOR_LOCALS = {"rows_of", "_spread_by_feature"}
+"""Helpers in algorithms/setup.py that touch rows; only @local functions call them."""
+
+FORBIDDEN_IN_ALGORITHMS = {
+    "time", "datetime", "timeit", "io", "os", "pathlib", "shutil", "tempfile", "subprocess", "socket", "threading", "asyncio",
+    "multiprocessing", "concurrent", "logging", "sys", "mpi4py", "dask", "flwr", "nvflare", "random", "rich", "typer",
+}  # fmt: skip
+PICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+SEEDED = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "PCG64", "Philox", "RandomState"}
+
+
+def part_of(path: Path) -> str:
+    """The layer or room a file belongs to."""
+    inside = path.relative_to(SOURCE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def package_of(path: Path) -> list[str]:
+    return ["eigenpact", *path.relative_to(SOURCE).parent.parts]
+
+
+def imported(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that is imported; names from packages are given one by one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{stem}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and _dotted(node.func) in ("importlib.import_module", "import_module", "__import__"):
+            (name,) = node.args or [None]
+            yield node.lineno, name.value if isinstance(name, ast.Constant) else "?"
+
+
+def parts_imported(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Line and part of the package for every import from within it."""
+    for line, name in imported(tree, package):
+        first, *rest = name.split(".")
+        if first == "eigenpact":
+            yield line, rest[0] if rest and (rest[0] in MAY_IMPORT or (SOURCE / rest[0]).exists()) else "__init__"
+
+
+def wrong_layer(tree: ast.AST, part: str, package: list[str]) -> list[str]:
+    return [f"{line}: {part} imports {other}" for line, other in parts_imported(tree, package) if other not in MAY_IMPORT[part]]
+
+
+def not_for_algorithms(tree: ast.AST, package: list[str]) -> list[str]:
+    """Imports, calls of ``print``, ``open`` and the like that an algorithm must not make."""
+    found = [f"{line}: imports {name}" for line, name in imported(tree, package) if name.split(".")[0] in FORBIDDEN_IN_ALGORITHMS]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _dotted(node.func)
+            last = name.split(".")[-1]
+            if name in ("print", "open", "input", "exec", "eval", "breakpoint") or last in (
+                "read_text", "write_text", "read_bytes", "write_bytes", "tofile", "fromfile", "savez", "save", "load", "loadtxt",
+                "savetxt", "memmap", "perf_counter", "monotonic", "warn",
+            ):  # fmt: skip
+                found.append(f"{node.lineno}: calls {name}")
+    return found
+
+
+def global_random(tree: ast.AST) -> list[str]:
+    """Uses of numpy's global stream, of streams without a seed, and of the standard library's ``random``."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            before, _, last = _dotted(node).rpartition(".")
+            if before in ("np.random", "numpy.random") and last not in SEEDED:
+                found.append(f"{node.lineno}: {before}.{last}")
+        if (
+            isinstance(node, ast.Call)
+            and _dotted(node.func).endswith(("default_rng", "RandomState"))
+            and not node.args + node.keywords
+        ):
+            found.append(f"{node.lineno}: {_dotted(node.func)}() without a seed")
+    return found + [f"{line}: imports {name}" for line, name in imported(tree, []) if name.split(".")[0] == "random"]
+
+
+def pickling(tree: ast.AST) -> list[str]:
+    found = [f"{line}: imports {name}" for line, name in imported(tree, []) if name.split(".")[0] in PICKLERS]
+    return found + [
+        f"{node.value.lineno}: allow_pickle"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword)
+        and node.arg == "allow_pickle"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+
+
+def rows_outside_local(tree: ast.Module, helpers: set[str]) -> list[str]:
+    """Places that touch ``site.X`` or call a helper that does, outside functions marked @local and the helpers themselves."""
+    found = []
+
+    def visit(node: ast.AST, allowed: bool) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            allowed = allowed or node.name in helpers or any(_is_local(decorator) for decorator in node.decorator_list)
+        if not allowed:
+            if isinstance(node, ast.Attribute) and node.attr == "X" and "site" in _dotted(node.value):
+                found.append(f"{node.lineno}: {_dotted(node)}")
+            if isinstance(node, ast.Name) and node.id in READS_ROWS_FOR_LOCALS and isinstance(node.ctx, ast.Load):
+                found.append(f"{node.lineno}: {node.id} outside @local")
+        for child in ast.iter_child_nodes(node):
+            visit(child, allowed)
+
+    visit(tree, False)
+    return found
+
+
+def _is_local(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Call) and _dotted(decorator.func) == "local"
+
+
+def _dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+each_algorithm = pytest.mark.parametrize("path", ALGORITHMS, ids=lambda path: str(path.relative_to(SOURCE)))
+
+
+@each_file
+def test_a_file_imports_only_from_below_its_own_layer(path):
+    assert part_of(path) in MAY_IMPORT, f"{path} has no layer: add it to this test and to the design"
+    assert wrong_layer(parsed(path), part_of(path), package_of(path)) == []
+
+
+@each_file
+def test_no_global_random_numbers(path):
+    assert global_random(parsed(path)) == []
+
+
+@each_file
+def test_nothing_is_pickled(path):
+    assert pickling(parsed(path)) == []
+
+
+@each_algorithm
+def test_algorithms_know_no_engine_no_file_no_clock(path):
+    assert not_for_algorithms(parsed(path), package_of(path)) == []
+
+
+@each_algorithm
+def test_rows_are_touched_in_local_functions_only(path):
+    helpers = READS_ROWS_FOR_LOCALS if path.name == "setup.py" else set()
+    assert rows_outside_local(parsed(path), helpers) == []
+
+
+def test_modules_do_not_import_one_another_in_circles():
+    """Which one is imported first must not matter."""
+    names = {".".join([*package_of(path), path.stem]).removesuffix(".__init__"): path for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        top_level = ast.Module([node for node in parsed(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        wanted = {found for _, found in imported(top_level, package_of(path))}
+        targets = {target if target in names else target.rpartition(".")[0] for target in wanted}
+        graph[name] = {target for target in targets & set(names) if target != name and not name.startswith(target + ".")}
+    done: set[str] = set()
+
+    def walk(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail, name])
+        if name not in done:
+            for other in sorted(graph[name]):
+                walk(other, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        walk(name, ())
+    assert len(done) == len(FILES)
+
+
+@pytest.mark.parametrize(
+    ("part", "package", "source"),
+    [
+        ("errors", "eigenpact", "from .runtime import Driver"),
+        ("linalg", "eigenpact", "import eigenpact.estimators.pca"),
+        ("runtime", "eigenpact.runtime", "from ..algorithms import setup"),
+        ("runtime", "eigenpact.runtime", "from .. import engines"),
+        ("runtime", "eigenpact.runtime", "import eigenpact"),
+        ("algorithms", "eigenpact.algorithms.consensus", "from ...engines.inprocess import InProcess"),
+        ("algorithms", "eigenpact.algorithms", "def f():\n    from ..data import partition"),
+        ("engines", "eigenpact.engines", "import importlib\nimportlib.import_module('eigenpact.algorithms.setup')"),
+        ("data", "eigenpact.data", "from eigenpact.privacy import x"),
+        ("estimators", "eigenpact.estimators", "from ..cli import main"),
+        ("datasets", "eigenpact", "from .algorithms import setup"),
+    ],
+)
+def test_the_rule_of_layers_can_fail(part, package, source):
+    assert len(wrong_layer(ast.parse(source), part, package.split("."))) == 1
+
+
+def test_the_rule_of_layers_allows_what_is_below():
+    tree = ast.parse("import numpy\nfrom ...linalg import Array\nfrom ...runtime import Sum\nfrom ..setup import agree")
+    assert wrong_layer(tree, "algorithms", ["eigenpact", "algorithms", "consensus"]) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import perf_counter",
+        "print(1)",
+        "open('x')",
+        "import pathlib",
+        "from mpi4py import MPI",
+        "np.save(f, a)",
+        "path.read_text()",
+        "import logging",
+        "warnings.warn('x')",
+    ],
+)
+def test_the_rule_for_algorithms_can_fail(source):
+    assert not_for_algorithms(ast.parse(source), ["eigenpact", "algorithms"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "np.random.rand(3)",
+        "np.random.seed(0)",
+        "numpy.random.normal()",
+        "np.random.default_rng()",
+        "import random",
+        "f = np.random.shuffle",
+    ],
+)
+def test_the_rule_for_random_numbers_can_fail(source):
+    assert global_random(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source", ["import pickle", "from pickle import loads", "import joblib", "np.load(f, allow_pickle=True)", "f(allow_pickle=x)"]
+)
+def test_the_rule_for_pickle_can_fail(source):
+    assert pickling(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(site):\n    return site.X",
+        "def rows_of(site):\n    return site.X",
+        "async def fit(self):\n    return rows_of(self.site)",
+        "class A:\n    def f(self):\n        return self.site.X",
+        "@other(1)\ndef f(site):\n    return site.X.T",
+        "g = lambda s: rows_of(s)",
+    ],
+)
+def test_the_rule_for_rows_can_fail(source):
+    assert rows_outside_local(ast.parse(source), set())
+
+
+def test_the_rule_for_rows_allows_local_functions_and_helpers():
+    source = "@local(sends={})\ndef f(site):\n    return rows_of(site), site.X\n\ndef rows_of(site):\n    return site.X"
+    assert rows_outside_local(ast.parse(source), READS_ROWS_FOR_LOCALS) == []
