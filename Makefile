@@ -5,9 +5,8 @@ BIN := $(VENV)/bin
 FAMILY ?= foundation
 SIZE ?= small
 
-# One thread per BLAS call unless told otherwise; the engine spreads sites over the cores.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint results bench clean
+.PHONY: help demo test test-faults lint results bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,8 +29,11 @@ lint: $(VENV)/test.stamp ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## lint, then all tests on two cores
-	$(BIN)/pytest -n 2 --dist loadgroup
+test: lint ## lint, then all tests but the slow and the violent ones, on two cores
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not faults and not paper"
+
+test-faults: $(VENV)/test.stamp ## tests that kill processes or wait for timeouts
+	$(BIN)/pytest -n 2 --dist loadgroup -m faults
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE)

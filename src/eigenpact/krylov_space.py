@@ -33,6 +33,10 @@ class KrylovSpace:
     Q: Array
     CQ: Array
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "Q", np.ascontiguousarray(self.Q))  # one memory order, so that a resumed run has the same bits
+        object.__setattr__(self, "CQ", np.ascontiguousarray(self.CQ))
+
     @classmethod
     def empty(cls, d: int) -> KrylovSpace:
         """Nothing known yet."""

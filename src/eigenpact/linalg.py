@@ -1,6 +1,7 @@
 """Small dense linear algebra that several methods share: bases, the sign rule, packed triangles.
 
-Everything here works on the coordinator's side of the boundary, on blocks with n_features rows and few columns.
+Everything here works on the coordinator's side of the boundary, on blocks with n_features rows and few columns.  Results are in C
+order: a block that went through a journal or over a wire comes back so, and a product rounds differently in another order.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ def orthonormalize(A: Array) -> Array:
     >>> bool(np.allclose(Q.T @ Q, np.eye(2)))
     True
     """
-    Q: Array = scipy.linalg.qr(A, mode="economic", check_finite=False)[0]
-    return Q
+    return np.ascontiguousarray(scipy.linalg.qr(A, mode="economic", check_finite=False)[0])
 
 
 def new_directions(A: Array, Q: Array, floor: float) -> Array:

@@ -76,3 +76,21 @@ def test_two_ranks_with_a_site_of_one_name_are_refused(tmp_path: Path) -> None:
     done = mpiexec(2, str(script), timeout=60)
     assert done.returncode != 0
     assert "site 'A' is on rank 0 and on rank 1" in done.stderr
+
+
+def test_a_failure_while_other_ranks_send_much_does_not_hang(tmp_path: Path) -> None:
+    """One site's function fails while others are sending replies too large to be buffered: the job ends with the reason."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import numpy as np\nfrom mpi4py import MPI\nimport eigenpact as ep\n"
+        "from eigenpact.algorithms.consensus import gram\nfrom eigenpact.rows import Rows\n"
+        "rank = MPI.COMM_WORLD.rank\n"
+        "def broken(self):\n    raise OSError('disk of site1 is gone')\n"
+        "if rank == 1:\n    Rows.scatter = broken\n"
+        "X = np.random.default_rng(rank).normal(size=(30, 700))\n"
+        "ep.FederatedPCA(2, solver='gram', engine='mpi').fit({f'site{rank}': X})\n"
+    )
+    done = mpiexec(4, str(script), timeout=60)
+    assert done.returncode != 0
+    assert "disk of site1 is gone" in done.stderr
+    assert "scatter_triangle" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenpact as ep
-from eigenpact.errors import InputError, InputTypeError
+from eigenpact.algorithms.setup import Problem, agree
+from eigenpact.errors import InputError, InputTypeError, JournalError
 from eigenpact.metrics import largest_sine
+from eigenpact.runtime import Driver, Outcome, steps
 
 X, Y = load_digits(return_X_y=True)
 SITES = {f"digit {label}": X[label == Y] for label in range(10)}
@@ -351,3 +354,78 @@ def test_labels_must_fit_the_rows() -> None:
         ep.FederatedPCA(2).fit(X, sites=[1, 2, 3])
     with pytest.raises(InputError, match="leave sites out"):
         ep.FederatedPCA(2).fit(SITES, sites=Y)
+
+
+@pytest.mark.parametrize(
+    "solver", ["auto", "gram", "krylov", "subspace", ep.Krylov(max_blocks=np.int64(4)), ep.Krylov(proxy=X[:9])]
+)
+def test_a_finished_journal_gives_the_same_model_again(solver: Any, tmp_path: Path) -> None:
+    """Every solver and numpy's own numbers as parameters can be journaled; a second fit replays to the same bits."""
+    options = {"tol": np.float32(1e-6), "max_rounds": np.int64(500), "random_state": np.random.RandomState(3)}
+    one = ep.FederatedPCA(np.int64(3), solver=solver, journal=tmp_path / "run", **options).fit(SITES)
+    options["random_state"] = np.random.RandomState(3)
+    again = ep.FederatedPCA(np.int64(3), solver=solver, journal=tmp_path / "run", **options).fit(SITES)
+    assert one.components_.tobytes() == again.components_.tobytes()
+    assert one.n_rounds_ == again.n_rounds_
+
+
+def test_a_journal_of_another_seed_or_solver_is_refused(tmp_path: Path) -> None:
+    """The error names what differs, and the journal is left alone."""
+    path = tmp_path / "run"
+    ep.FederatedPCA(3, solver="krylov", random_state=0, journal=path).fit(SITES)
+    before = path.read_bytes()
+    for options, named in (({"random_state": 1}, "seed"), ({"solver": "gram"}, "solver"), ({"tol": 1e-3}, "tol")):
+        with pytest.raises(JournalError, match=named):
+            ep.FederatedPCA(3, **({"solver": "krylov", "random_state": 0, "journal": path} | options)).fit(SITES)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("solver", ["subspace", "krylov", ep.Krylov(start="one-shot"), ep.Krylov(max_blocks=3)])
+@pytest.mark.parametrize("max_rounds", [5, 3000])
+def test_resume_from_a_journal_cut_at_every_round(
+    solver: Any, max_rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped at any round of a journal that is cut every round, the run goes on to the same bits."""
+    monkeypatch.setattr(steps, "CUT_AFTER", 1)
+    options: dict[str, Any] = {"solver": solver, "max_rounds": max_rounds, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        whole = ep.FederatedPCA(3, **options).fit(SITES)
+        for stop in (1, 2, whole.n_rounds_ - 1, whole.n_rounds_):
+            path = tmp_path / f"run{stop}"
+
+            def interrupt(record: Any, stop: int = stop) -> None:
+                if record.round == stop:
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                ep.FederatedPCA(3, journal=path, callback=interrupt, **options).fit(SITES)
+            resumed = ep.FederatedPCA(3, journal=path, **options).fit(SITES)
+            assert resumed.components_.tobytes() == whole.components_.tobytes(), stop
+            assert resumed.n_rounds_ == whole.n_rounds_
+            assert [r.kkt for r in resumed.history_] == [r.kkt for r in whole.history_]
+
+
+class Halves:
+    """A summation that sends half of everything, and doubles the sum: wrong unless sites and driver both use it."""
+
+    def encode(self, function: Any, site: str, step: int, arrays: Any) -> Any:  # noqa: ARG002
+        """Half."""
+        return tuple(a / 2 for a in arrays)
+
+    def combine(self, function: Any, step: int, replies: Any) -> Any:  # noqa: ARG002
+        """Double the sum."""
+        return tuple(2 * sum(column) for column in zip(*replies, strict=True))
+
+
+def test_the_summation_reaches_sites_and_driver() -> None:
+    """What the sites encode, the driver combines."""
+
+    async def program(start: Any, state: Any) -> Any:  # noqa: ARG001
+        return await agree(Problem(n_components=2))
+
+    def job(connection: Any) -> Outcome:
+        return Outcome({"mean": Driver(connection, summation=Halves()).run(program).mean}, {})
+
+    outcome = ep.engines.InProcess().execute(SITES, job, summation=Halves())
+    np.testing.assert_allclose(outcome.arrays["mean"], X.mean(axis=0), atol=1e-12)

@@ -13,7 +13,7 @@ import pytest
 
 from eigenpact.errors import FileError, JournalError, WireError
 from eigenpact.runtime import At, Driver, Gather, Journal, Max, Progress, SiteServer, Sum
-from eigenpact.runtime import driver as driver_module
+from eigenpact.runtime import steps as steps_module
 from eigenpact.runtime.journal import MAGIC, Entry
 from tests.runtime.programs import ROUNDS, action, bits, chained, count, plain, remembering, repeating, set_up
 
@@ -320,7 +320,7 @@ def test_fresh_sites_are_sent_only_what_they_must_remember(start_run, connect, t
 @pytest.mark.parametrize("cut_after", [1, 1 << 24])
 def test_every_resume_is_in_the_account(start_run, monkeypatch, cut_after):
     """What two resumed sessions sent again is in the ledger twice, wherever the journal was cut."""
-    monkeypatch.setattr(driver_module, "CUT_AFTER", cut_after)
+    monkeypatch.setattr(steps_module, "CUT_AFTER", cut_after)
     for kill_after in (5, 2):
         with pytest.raises(Killed):
             start_run(plain, kill_after=kill_after)
@@ -388,7 +388,7 @@ def test_another_site_for_the_same_step_is_noticed(start_run):
 
 @pytest.fixture
 def always_cut(monkeypatch):
-    monkeypatch.setattr(driver_module, "CUT_AFTER", 1)
+    monkeypatch.setattr(steps_module, "CUT_AFTER", 1)
 
 
 @pytest.mark.usefixtures("always_cut")
@@ -480,7 +480,7 @@ def test_an_objective_from_a_sum_can_be_stored(start_run):
 def test_resume_across_a_change_of_roster(
     start_run, connect, three_sites, monkeypatch, program, kill_after, cut_after, same_sites, tmp_path
 ):
-    monkeypatch.setattr(driver_module, "CUT_AFTER", cut_after)
+    monkeypatch.setattr(steps_module, "CUT_AFTER", cut_after)
 
     def losing(request):
         return {"C"} if (request.epoch, request.step) == (0, 5) else set()

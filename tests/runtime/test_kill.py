@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import eigenpact as ep
-from eigenpact.runtime import driver, journal
+from eigenpact.runtime import journal
+from eigenpact.runtime import steps as runtime_steps
 
 folder, trials, solvers = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
 digits = ep.datasets.load("digits")
@@ -72,7 +73,7 @@ def trial(solver, i, steps):
 
     def killed():
         if cut:
-            driver.CUT_AFTER = 20_000
+            runtime_steps.CUT_AFTER = 20_000
         kill_at(step, how)
         fit(solver, path, answer)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer
+from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation
 from .blas import limited_blas
 
 THREADS_PAY = 1e-3
@@ -50,9 +50,18 @@ class InProcess:
             if value is not None and value < 1:
                 raise InputError(f"{name}={value!r} must be at least 1")
 
-    def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
         """Serve the sites and run the job, here."""
-        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
+        servers = {
+            name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
+        }
         blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
         with limited_blas(blas), InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
             return job(connection)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, MissingExtraError, ProgramError, SiteFailure
-from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer, wire
+from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire
 from .blas import limited_blas
 
 
@@ -37,12 +37,19 @@ class MPI:
     spread = True
     costs = Costs(latency=1e-3, bandwidth=1e9, flops=2e10)
 
-    def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         if graph is not None:
             raise ProgramError("graph programs do not run on this engine yet; use engine='inprocess'")
         comm = world()
-        servers = {name: SiteServer(name, X) for name, X in sites.items()}
+        servers = {name: SiteServer(name, X, summation=summation) for name, X in sites.items()}
         owners = _owners(comm, servers)
         with limited_blas(self.blas_threads):
             if comm.rank > 0:
@@ -82,13 +89,20 @@ class MPIConnection(Connection):
         """Broadcast a request; receive the replies in sorted site order."""
         header = {"request": {k: v for k, v in asdict(request).items() if k != "args"}, "after": dict(after)}
         _broadcast(self._comm, wire.pack(header, request.args))
-        for name in sorted(after):
-            rank = self._owners[name][0]
-            if rank == 0:
-                yield _execute(self._servers[name], request, after[name])
-            else:
-                facts, arrays = wire.unpack(_receive(self._comm, rank))
-                yield Response(name, arrays, error=facts["error"])
+        waiting = sorted(after, reverse=True)
+        try:
+            while waiting:
+                name = waiting.pop()
+                rank = self._owners[name][0]
+                if rank == 0:
+                    yield _execute(self._servers[name], request, after[name])
+                else:
+                    facts, arrays = wire.unpack(_receive(self._comm, rank))
+                    yield Response(name, arrays, error=facts["error"])
+        finally:  # the run may fail at one reply; the other ranks are still sending theirs
+            for name in reversed(waiting):
+                if self._owners[name][0] != 0:
+                    _receive(self._comm, self._owners[name][0])
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Not offered by this engine yet."""

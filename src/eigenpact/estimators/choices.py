@@ -70,5 +70,9 @@ def describe_solver(algorithm: Algorithm) -> dict[str, Any]:
         value = getattr(algorithm, field.name)
         if isinstance(value, np.ndarray):
             value = f"array {value.shape} {hashlib.blake2b(value.tobytes(), digest_size=8).hexdigest()}"
-        described[field.name] = repr(value) if dataclasses.is_dataclass(value) else value
+        elif isinstance(value, np.generic):
+            value = value.item()
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = dataclasses.asdict(value)
+        described[field.name] = value
     return described

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,57 +134,55 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
         everyone = connection.sites()
         algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
-        journal = None
-        if self.journal is not None:
-            journal = Journal(self.journal, self._description(connection, algorithm))
-        driver = Driver(
-            connection,
-            journal=journal,
-            callback=self.callback,
-            own=own,
-            min_sites=engine.min_sites,
-        )
-        problem = self._problem(journal)
+        seed = None
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        with self._open_journal(connection, algorithm, seed) as journal:
+            if seed is None:
+                seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
+            problem = self._problem(seed)
+            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=engine.min_sites)
 
-        async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
-            setup = await agree(problem)
-            return setup, await algorithm.fit(setup, start, state)
+            async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
+                setup = await agree(problem)
+                return setup, await algorithm.fit(setup, start, state)
 
-        try:
             setup, solution = driver.run(program)
-        finally:
-            if journal is not None:
-                journal.close()
         return _outcome(driver, setup, solution, algorithm)
 
-    def _problem(self, journal: Journal | None) -> Problem:
-        if self.random_state is None and journal is not None:
-            seed = journal.seed
-        else:
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+    def _problem(self, seed: int) -> Problem:
         wanted = self.n_components
         return Problem(
             n_components=int(wanted) if isinstance(wanted, np.integer) else wanted,
             center=self.center,
             scale=self.scale,
-            tol=self.tol,
-            max_rounds=self.max_rounds,
+            tol=None if self.tol is None else float(self.tol),
+            max_rounds=int(self.max_rounds),
             seed=seed,
         )
 
-    def _description(self, connection: Connection, algorithm: Algorithm) -> dict[str, Any]:
-        """Everything that determines a run: a journal is resumed only by the same."""
-        return {
+    @contextmanager
+    def _open_journal(self, connection: Connection, algorithm: Algorithm, seed: int | None) -> Iterator[Journal | None]:
+        """The journal of a run with these parameters, if one is wanted; closed in the end."""
+        if self.journal is None:
+            yield None
+            return
+        description = {
             "sites": list(connection.sites()),
             "n_features": next(iter(connection.n_features().values())),
             "solver": describe_solver(algorithm),
             "n_components": self.n_components if self.n_components is None else float(self.n_components),
             "center": self.center,
             "scale": self.scale,
-            "tol": self.tol,
-            "max_rounds": self.max_rounds,
-            "random_state": self.random_state if isinstance(self.random_state, int) else None,
+            "tol": None if self.tol is None else float(self.tol),
+            "max_rounds": int(self.max_rounds),
+            "seed": seed,
         }
+        journal = Journal(self.journal, description)
+        try:
+            yield journal
+        finally:
+            journal.close()
 
     def _check_parameters(self) -> None:
         if self.center not in ("pooled", "site", False) or (self.center == 0 and self.center is not False):

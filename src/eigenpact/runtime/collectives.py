@@ -92,7 +92,8 @@ class Progress(Collective):
     objective, kkt : float
         Where known: captured share of the variance, scaled KKT residual of ``basis``.
     state : mapping of arrays
-        Everything the body needs to go on from here without earlier results; lets the journal be cut at this point.
+        Everything the body needs to go on from here without earlier results, in C order; lets the journal be cut at this point.
+        Not on the last round: a body that is given a state goes on.
     """
 
     kind = "progress"

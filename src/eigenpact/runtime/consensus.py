@@ -9,10 +9,23 @@ from typing import Any
 import numpy as np
 
 from ..errors import ProgramError
+from .collectives import Call
 from .local import Reply, local
 from .site import MAXIMUM, Site
 
 Graph = Mapping[str, tuple[str, ...]]
+
+
+class Consider(Call):
+    """Every node computes its own value and keeps it."""
+
+    kind = "consider"
+
+
+class Read(Call):
+    """Every node's program reads the node's own copy of the agreed value; nothing travels."""
+
+    kind = "read"
 
 
 @local(sends={"maximum": "..."}, keeps=(MAXIMUM,), bound="none")

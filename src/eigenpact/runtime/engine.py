@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from . import wire
 from .ledger import Ledger, RoundRecord
-from .local import Arrays
 from .site import Request, Response
+from .summation import Summation
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,19 @@ class Engine(Protocol):
         """Whether other processes may hold sites too."""
         ...
 
-    def execute(self, sites: Mapping[str, Any], job: Job, *, graph: Mapping[str, tuple[str, ...]] | None = None) -> Outcome:
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
         """Serve ``sites`` (name -> rows held by this process), run ``job`` in one place, and return its outcome everywhere.
 
-        ``graph`` (node -> neighbours) is given for graph programs.
+        ``graph`` (node -> neighbours) is given for graph programs; ``summation`` is what sites encode replies to sums with.
         """
         ...
 
 
-__all__ = ["Arrays", "Connection", "Costs", "Engine", "Job", "Outcome"]
+__all__ = ["Connection", "Costs", "Engine", "Job", "Outcome"]

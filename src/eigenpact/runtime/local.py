@@ -8,6 +8,7 @@ table of everything a method sends.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,6 +124,9 @@ def local(
     def mark(body: Callable[..., Any]) -> LocalFunction:
         if "<" in body.__qualname__ or "." in body.__qualname__:
             raise WireError(f"@local function {body.__qualname__!r} must stand at module level, so that sites find it by name")
+        arguments = tuple(inspect.signature(body).parameters)[1:]
+        if arguments != tuple(takes or ()):
+            raise WireError(f"@local function {body.__qualname__!r} has arguments {arguments}, declared are {tuple(takes or ())}")
         sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
         bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict.fromkeys(sent, "none") | dict(bound)
         for label, value in bounds.items():
@@ -174,6 +178,14 @@ def as_arrays(value: Any) -> Arrays:
     items = value if isinstance(value, tuple) else (value,)
     arrays = (np.asarray(item, order="C") for item in items)
     return tuple(a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("=")) for a in arrays)
+
+
+def frozen(arrays: Arrays) -> Arrays:
+    """Read-only views: what crosses a boundary is shared in one process and must not be changed by either side."""
+    views = tuple(a.view() for a in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views
 
 
 def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:

@@ -82,10 +82,10 @@ class Subspace:
             ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
             values, rotation = top_eigenpairs(Z.T @ G)
             Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
-            counters = np.array([ratio, residual_prev, t])
-            objective = setup.share(values)
-            await Progress(basis=Z_prev, objective=objective, kkt=residual, state={"Z": Z, "counters": counters})
-            if residual <= tol:
+            last = residual <= tol or t == setup.max_rounds
+            state = {"Z": Z, "counters": np.array([ratio, residual_prev, t])}
+            await Progress(basis=Z_prev, objective=setup.share(values), kkt=residual, state=None if last else state)
+            if last:
                 break
         converged = residual <= tol
         next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k

@@ -1,0 +1,96 @@
+"""How far a run has come and what it has sent: rounds, ledger, history, last basis."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from .collectives import Progress
+from .ledger import Description, Ledger, RoundRecord
+from .local import Arrays, LocalFunction, frozen
+
+
+class Account:
+    """The books of one run; the one place where rounds and bytes are counted."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.history: list[RoundRecord] = []
+        self.rounds = 0
+        self.setup_rounds = 0
+        self.basis: np.ndarray[Any, Any] | None = None
+        self._unwritten: list[list[Any]] = []
+        self._begin_record()
+
+    def count_round(self, function: LocalFunction) -> None:
+        """One more round, of set-up or of the solver."""
+        if function.setup:
+            self.setup_rounds += 1
+        else:
+            self.rounds += 1
+
+    def enter(
+        self,
+        function: LocalFunction,
+        epoch: int,
+        step: int,
+        senders: tuple[str, ...],
+        receivers: tuple[str, ...],
+        description: Description,
+        note: str,
+    ) -> None:
+        """Write messages into the ledger."""
+        round_ = self.setup_rounds if function.setup else self.rounds
+        mark = self.ledger.mark()
+        self.ledger.sent(round_, epoch, step, function.short_name, senders, receivers, description, note)
+        self._unwritten += self.ledger.since(mark)
+
+    def unwritten(self) -> list[list[Any]]:
+        """Ledger rows that no journal entry holds yet, handed over once."""
+        rows, self._unwritten = self._unwritten, []
+        return rows
+
+    def record(self, progress: Progress, n_sites: int) -> RoundRecord:
+        """A record of the progress told, with what travelled since the last one."""
+        now = time.perf_counter()
+        since, up, down = self._since
+        if progress.basis is not None:
+            (self.basis,) = frozen((progress.basis.copy(),))  # the body may go on to change its own
+        record = RoundRecord(
+            round=self.rounds,
+            sites=n_sites,
+            objective=None if progress.objective is None else float(progress.objective),
+            kkt=None if progress.kkt is None else float(progress.kkt),
+            bytes_up=self.ledger.bytes_up - up,
+            bytes_down=self.ledger.bytes_down - down,
+            seconds=now - since,
+            basis=None if progress.basis is None else self.basis,
+        )
+        self._begin_record()
+        self.history.append(record.without_basis())
+        return record
+
+    def snapshot(self) -> tuple[dict[str, Any], Arrays]:
+        """Everything, as a journal can hold it."""
+        self._unwritten = []  # they are in the whole ledger
+        facts = {
+            "rounds": [self.rounds, self.setup_rounds],
+            "ledger": self.ledger.since(0),
+            "history": [record.to_dict() for record in self.history],
+        }
+        return facts, () if self.basis is None else (self.basis,)
+
+    def restore(self, facts: dict[str, Any], basis: Arrays) -> None:
+        """Go back to a snapshot, keeping the rows entered since the run resumed."""
+        self.rounds, self.setup_rounds = facts["rounds"]
+        self.ledger = Ledger()
+        self.ledger.extend(facts["ledger"])
+        self.ledger.extend(self._unwritten)
+        self.history = [RoundRecord(**record) for record in facts["history"]]
+        (self.basis,) = basis or (None,)
+        self._begin_record()
+
+    def _begin_record(self) -> None:
+        self._since = time.perf_counter(), self.ledger.bytes_up, self.ledger.bytes_down

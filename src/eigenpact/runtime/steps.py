@@ -1,0 +1,323 @@
+"""One step after the other: numbered, sent to its sites, checked, written down - or taken from the journal of an earlier try.
+
+An *epoch* is a stretch of the run with one roster of sites.  When a site is lost, :class:`RosterChanged` ends the epoch; steps
+are numbered anew in the next one, and sites forget what they kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, JournalError, SiteFailure, TooFewSites
+from . import wire
+from .account import Account
+from .collectives import Call
+from .engine import Connection
+from .journal import Entry, Journal
+from .ledger import COORDINATOR, Description, describe
+from .local import Arrays, LocalFunction, as_arrays, frozen
+from .site import Request, Response
+
+ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})
+"""Collectives that cost a round."""
+
+SILENT_KINDS = frozenset({"local", "consider"})
+"""Nothing comes back from these."""
+
+CUT_AFTER = 1 << 24
+"""The journal is cut at a ``Progress(state=...)`` once it has grown by this many bytes."""
+
+Perform = Callable[[Request], Arrays]
+
+
+class RosterChanged(Exception):
+    """Sites were lost; the program starts again with the others."""
+
+    def __init__(self, lost: Sequence[str]) -> None:
+        super().__init__(f"lost {', '.join(lost)}")
+        self.lost = tuple(lost)
+
+
+class Steps:
+    """Carries out steps over a connection, with an account and perhaps a journal.
+
+    Attributes
+    ----------
+    roster : tuple of str
+        The sites that take part now, sorted.
+    account : Account
+    """
+
+    def __init__(
+        self, connection: Connection, *, journal: Journal | None, own: str | None, coordinated: bool, min_sites: int
+    ) -> None:
+        self.connection = connection
+        self.roster = tuple(sorted(connection.sites()))
+        self.account = Account()
+        self.n_features = _agreed_features(connection, self.roster)
+        self._journal = journal
+        self._own = own
+        self._coordinated = coordinated
+        self._min_sites = min_sites
+        self._run = journal.run if journal else os.urandom(8).hex()
+        self._epoch = 0
+        self._step = 0
+        self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
+        self._start: Arrays = ()  # the basis this epoch began with, if any
+        self._setup_entries: list[Entry] = []
+        self._can_cut = True
+        self._resending = False
+        self._over = False  # whether the epoch being replayed ended in a change of roster
+        self._missing: set[str] = set()  # sites found lost during the replay
+
+    # -- epochs ---------------------------------------------------------------------------------
+
+    def begin_epoch(self) -> dict[str, np.ndarray[Any, Any]] | None:
+        """Start counting steps anew; give the state kept in a cut journal, if the run resumes from there."""
+        journal, account = self._journal, self.account
+        first = journal.peek() if journal else None
+        if journal and first and first.facts["kind"] == "roster":
+            journal.next()
+            self._epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
+            account.rounds, account.setup_rounds = first.facts["rounds"]
+            account.ledger.extend(first.facts["ledger"])
+            (account.basis,) = first.arrays or (account.basis,)
+        self._start = () if account.basis is None else (account.basis,)
+        self._step, self._setup_entries, self._can_cut = 0, [], True
+        self._after = dict(self.connection.positions(self._run, self._epoch))
+        self._over = journal is not None and journal.upcoming("roster") is not None
+        saved = journal.upcoming("state", "roster") if journal else None
+        if saved is None or saved.facts["kind"] == "roster":
+            return None
+        return dict(zip(saved.facts["names"], saved.arrays, strict=False))
+
+    def drop(self, lost: Sequence[str]) -> None:
+        """Go on without these sites, under a new epoch."""
+        if not self._coordinated:
+            raise SiteFailure(f"lost {', '.join(lost)}: a graph program needs every node; bring it back, or fit on the others")
+        self.roster = tuple(name for name in self.roster if name not in lost)
+        if len(self.roster) < self._min_sites:
+            raise TooFewSites(
+                f"lost {', '.join(lost)}: {len(self.roster)} site(s) left, min_sites is {self._min_sites}; "
+                "bring the sites back and fit again, or lower the engine's min_sites"
+            )
+        self._epoch += 1
+        if self._journal and self._journal.peek() is None:
+            self._journal.append(self._roster_entry(lost))
+
+    def _roster_entry(self, lost: Sequence[str] = (), start: Arrays = ()) -> Entry:
+        facts = {
+            "kind": "roster",
+            "epoch": self._epoch,
+            "roster": list(self.roster),
+            "lost": list(lost),
+            "rounds": [self.account.rounds, self.account.setup_rounds],
+            "ledger": self.account.unwritten(),
+        }
+        return Entry(facts, start)
+
+    # -- one step -------------------------------------------------------------------------------
+
+    def do(self, call: Call, targets: tuple[str, ...], perform: Perform | None = None, sender: str = COORDINATOR) -> Arrays:
+        """Number a step, count its round, and carry it out - or take its result from the journal.
+
+        ``perform`` sends the request and makes the result of the replies; by default all replies one after the other.
+        """
+        function = call.function
+        args = as_arrays(call.args)
+        if function.keeps:  # what sites keep must not change with the body's own arrays
+            args = tuple(a.copy() for a in args)
+        args = frozen(args)
+        function.check_args(args, self.n_features)
+        perform = perform or self.all_from(function, targets)
+        replayed = self._replayed()
+        self._step += 1
+        if call.kind in ROUND_KINDS and not (call.kind == "at" and targets == (self._own,)):
+            self.account.count_round(function)
+        digest = wire.digest("|".join([call.kind, function.name, *targets]), args) if self._journal is not None else ""
+        request = Request(self._run, self._epoch, self._step, call.kind, function.name, args, digest)
+        if replayed is not None:
+            self._catch_up(request, replayed, function, targets, perform)
+            return replayed.arrays
+        if self._coordinated:
+            self.enter(function, (sender,), targets, describe(args), kind=call.kind)
+        arrays = frozen(as_arrays(perform(request)))
+        self._write(request, function, arrays)
+        return arrays
+
+    def all_from(self, function: LocalFunction, targets: tuple[str, ...], receiver: str = COORDINATOR) -> Perform:
+        """Carry out a request at these sites and collect the replies in order; ``receiver`` "" if they stay where they are."""
+
+        def collect(request: Request) -> Arrays:
+            replies = self.replies(request, function, targets, receiver)
+            return tuple(array for response in replies for array in response.arrays)
+
+        return collect
+
+    def replies(
+        self, request: Request, function: LocalFunction, targets: Sequence[str], receiver: str = COORDINATOR
+    ) -> Iterator[Response]:
+        """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails."""
+        sizes = function.check_args(request.args, self.n_features)
+        arrived: dict[Description, list[str]] = {}
+        lost = []
+        try:
+            for response in self.connection.call(request, self._positions(targets)):
+                if response.lost:
+                    lost.append(response.site)
+                    continue
+                self._accept(response, request, function)
+                if request.kind not in SILENT_KINDS:
+                    function.check_reply(response.arrays, sizes)
+                    arrived.setdefault(describe(response.arrays), []).append(response.site)
+                yield response
+        finally:
+            for description, senders in arrived.items():
+                if receiver:
+                    self.enter(function, tuple(senders), (receiver,), description, kind=request.kind)
+        if lost:
+            raise RosterChanged(lost)
+
+    def exchange(self, request: Request, function: LocalFunction) -> Arrays:
+        """Let every node send to its neighbours; nothing comes back here but what the ledger writes."""
+        sizes = function.check_args(request.args, self.n_features)
+        for response in self.connection.exchange(request, self._positions(self.roster)):
+            if response.lost:
+                raise RosterChanged([response.site])
+            self._accept(response, request, function)
+            for neighbour, arrays in sorted(response.messages.items()):
+                function.check_reply(arrays, sizes)
+                self.enter(function, (response.site,), (neighbour,), describe(arrays))
+        return ()
+
+    def enter(
+        self,
+        function: LocalFunction,
+        senders: tuple[str, ...],
+        receivers: tuple[str, ...],
+        description: Description,
+        kind: str = "",
+    ) -> None:
+        """Write messages of the current step into the ledger."""
+        own = kind == "at" and self._own in (*senders, *receivers)
+        note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
+        self.account.enter(function, self._epoch, self._step, senders, receivers, description, note)
+
+    def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
+        if response.error:
+            raise SiteFailure(f"{function.short_name} at site {response.site!r}: {response.error}")
+        self._after[response.site] = request.step
+
+    def _positions(self, targets: Sequence[str]) -> dict[str, int]:
+        return {name: self._after.get(name, 0) for name in targets}
+
+    # -- the journal ----------------------------------------------------------------------------
+
+    def _write(self, request: Request, function: LocalFunction, arrays: Arrays) -> None:
+        if self._journal is None:
+            self.account.unwritten()
+            return
+        facts = {
+            "kind": request.kind,
+            "function": function.name,
+            "digest": request.digest,
+            "ledger": self.account.unwritten(),
+        }
+        entry = Entry(facts, arrays)
+        self._journal.append(entry)
+        self._note_kept(entry, function)
+
+    def _note_kept(self, entry: Entry, function: LocalFunction) -> None:
+        """Set-up steps are sent again after a cut; what other steps made the sites keep would be forgotten."""
+        if function.setup:
+            self._setup_entries.append(entry)
+        elif function.keeps:
+            self._can_cut = False
+
+    def _replayed(self) -> Entry | None:
+        """The journal's entry for the step that comes now, if the run has been here before."""
+        if self._journal is None:
+            return None
+        entry = self._journal.peek()
+        if entry is not None and entry.facts["kind"] == "roster":
+            raise RosterChanged(entry.facts["lost"])
+        if self.at_saved_state():
+            return self._replayed()
+        entry = self._journal.next()
+        if entry is None and self._missing:
+            lost, self._missing = sorted(self._missing), set()
+            raise RosterChanged(lost)
+        return entry
+
+    def _catch_up(
+        self, request: Request, entry: Entry, function: LocalFunction, targets: tuple[str, ...], perform: Perform
+    ) -> None:
+        """Replay one step: check that it is the same step, and send it again to sites that must remember it and do not.
+
+        Replies to re-sent set-up steps must have the journal's bits, or the data changed; other steps are sent again only for
+        what they make a site keep, and their replies are not looked at.
+        """
+        assert self._journal is not None
+        if (entry.facts["kind"], entry.facts["function"], entry.facts["digest"]) != (request.kind, function.name, request.digest):
+            raise JournalError(
+                f"{self._journal.path}: step {request.step} was {entry.facts['kind']} of {entry.facts['function']}, now it is "
+                f"{request.kind} of {function.name}, or the arguments or sites differ; the program or its inputs changed since, "
+                "so start afresh with another journal"
+            )
+        self.account.ledger.extend(entry.facts["ledger"])
+        self._note_kept(entry, function)
+        behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
+        if self._over or not behind or not (function.setup or function.keeps):
+            return
+        self._resending = True
+        try:
+            self.enter(function, (COORDINATOR,), behind, describe(request.args), kind=request.kind)
+            if behind != targets:
+                self.all_from(function, behind)(request)
+            elif not _same(perform(request), entry.arrays) and function.setup:
+                raise JournalError(f"{self._journal.path}: the sites' data changed since the journal was written; start afresh")
+        except RosterChanged as change:  # first replay all that was reached with these sites
+            self._missing |= set(change.lost)
+        finally:
+            self._resending = False
+
+    def save(self, state: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Cut the journal here, if it has grown enough and no site keeps anything that the cut would forget."""
+        journal = self._journal
+        if journal is None or journal.peek() is not None or not self._can_cut or journal.grown() < CUT_AFTER:
+            return
+        facts, basis = self.account.snapshot()
+        facts |= {"kind": "state", "names": list(state), "step": self._step}
+        saved = Entry(facts, (*state.values(), *basis))
+        journal.cut([self._roster_entry(start=self._start), *self._setup_entries, saved])
+
+    def at_saved_state(self) -> bool:
+        """Whether the replay has come to the point where the journal was cut; if so, go on from there."""
+        entry = self._journal.peek() if self._journal else None
+        if self._journal is None or entry is None or entry.facts["kind"] != "state":
+            return False
+        self._journal.next()
+        self._step = entry.facts["step"]
+        self.account.restore(entry.facts, entry.arrays[len(entry.facts["names"]) :])
+        return True
+
+
+def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
+    found = connection.n_features()
+    if not roster:
+        raise InputError("no sites to run on; give at least one site with rows")
+    if COORDINATOR in roster:
+        raise InputError(f"a site may not be called {COORDINATOR!r}, the ledger's name for whoever runs the program; rename it")
+    d = found[roster[0]]
+    other = [name for name in roster if found[name] != d]
+    if other:
+        raise InputError(f"site {roster[0]!r} has {d} features but {other[0]!r} has {found[other[0]]}; align the columns first")
+    return d
+
+
+def _same(a: Arrays, b: Arrays) -> bool:
+    return len(a) == len(b) and all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
