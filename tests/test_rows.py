@@ -36,6 +36,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Also with blocks of a few rows, so that their seams are tested."""
     if request.param == "many blocks":
         monkeypatch.setattr(rows_module, "BLOCK_BYTES", 8 * 7 * 4)
+        monkeypatch.setattr(rows_module, "DEVICE_BLOCK_BYTES", 8 * 7 * 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ which stays sparse.  All results are float64 numpy arrays, whatever the precisio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import array_api_compat
@@ -17,8 +17,8 @@ import scipy.sparse
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
 
-BLOCK_BYTES = 1 << 22
-"""Dense rows are centred in blocks of about this size, so that the centred copy stays in cache."""
+BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
+"""Dense rows are centred in blocks of about this size: small enough for a CPU's cache, large enough to keep a GPU busy."""
 
 TOP_ACCURACY = 1e-10
 """Scaled residual to which local eigenvectors of larger problems are iterated."""
@@ -50,24 +50,18 @@ class Rows:
         """Sums of the columns of X itself (d,), neither centred nor scaled, accumulated in float64."""
         if self.sparse:
             return np.asarray(self.X.sum(axis=0, dtype=np.float64)).reshape(-1)
-        total = np.zeros(self.d)
-        for block in Rows(self.X)._blocks():
-            total += _to_numpy(_namespace(block).sum(block, axis=0))
-        return total
+        return _total(_namespace(block).sum(block, axis=0) for block in Rows(self.X)._blocks())
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,), without subtracting large numbers from one another."""
-        total = np.zeros(self.d)
         if self.sparse:
             centre = np.zeros(self.d) if self.mean is None else self.mean
             coo = self.X.tocoo()
             deviations = coo.data.astype(np.float64) - centre[coo.col]
-            total += np.bincount(coo.col, weights=deviations**2, minlength=self.d)
+            total: Array = np.asarray(np.bincount(coo.col, weights=deviations**2, minlength=self.d), dtype=np.float64)
             total += (self.n - np.bincount(coo.col, minlength=self.d)) * centre**2
             return total if self.scale is None else total / self.scale**2
-        for block in self._blocks():
-            total += _to_numpy(_namespace(block).sum(block * block, axis=0))
-        return total
+        return _total(_namespace(block).sum(block * block, axis=0) for block in self._blocks())
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
@@ -90,20 +84,14 @@ class Rows:
                 sums = self.column_sums()
                 S += self.n * np.outer(self.mean, self.mean) - np.outer(sums, self.mean) - np.outer(self.mean, sums)
             return S if self.scale is None else S / np.outer(self.scale, self.scale)
-        S = np.zeros((self.d, self.d))
-        for block in self._blocks():
-            S += _to_numpy(block.T @ block)
-        return S
+        return _total(block.T @ block for block in self._blocks())
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
         if self.sparse:
             return self.transposed_action(self.project(Z))
-        G = np.zeros((self.d, Z.shape[1]))
         Z_there = _like(Z, self.X)
-        for block in self._blocks():
-            G += _to_numpy(block.T @ (block @ Z_there))
-        return G
+        return _total(block.T @ (block @ Z_there) for block in self._blocks())
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""
@@ -121,13 +109,11 @@ class Rows:
             if self.mean is not None:
                 G = G - np.outer(self.mean, T.sum(axis=0))
             return G if self.scale is None else G / self.scale[:, None]
-        G = np.zeros((self.d, T.shape[1]))
-        first = 0
-        for block in self._blocks():
-            last = first + block.shape[0]
-            G += _to_numpy(block.T @ _like(T[first:last], self.X))
-            first = last
-        return G
+        T_there = _like(T, self.X)
+        return _total(
+            block.T @ T_there[first : first + block.shape[0], :]
+            for first, block in zip(range(0, self.n, self._step()), self._blocks(), strict=True)
+        )
 
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
@@ -152,14 +138,19 @@ class Rows:
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
+    def _step(self) -> int:
+        """Rows in a block; all of them where nothing has to be subtracted or converted, since then nothing is copied."""
+        if self.mean is None and self.scale is None and self.X.dtype == _namespace(self.X).float64:
+            return max(1, self.n)
+        size = BLOCK_BYTES if isinstance(self.X, np.ndarray) else DEVICE_BLOCK_BYTES
+        return max(1, size // (8 * max(1, self.d)))
+
     def _blocks(self) -> Iterator[Any]:
         """Dense rows of Y in float64, a block at a time, in the namespace and on the device of X."""
         xp = _namespace(self.X)
         mean = None if self.mean is None else _like(self.mean, self.X)
         scale = None if self.scale is None else _like(self.scale, self.X)
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
-        if mean is None and scale is None and self.X.dtype == xp.float64:
-            step = max(1, self.n)  # nothing to subtract: no copy, one block
+        step = self._step()
         for first in range(0, self.n, step):
             block = xp.astype(self.X[first : min(first + step, self.n), :], xp.float64, copy=False)
             if mean is not None:
@@ -178,6 +169,15 @@ def _like(a: Array, x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return a
     return _namespace(x).asarray(np.array(a), device=array_api_compat.device(x))
+
+
+def _total(parts: Iterable[Any]) -> Array:
+    """The sum of arrays, added up where they lie."""
+    parts = iter(parts)
+    total = next(parts)
+    for part in parts:
+        total += part
+    return _to_numpy(total)
 
 
 def _to_numpy(x: Any) -> Array:
