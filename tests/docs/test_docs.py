@@ -1,0 +1,153 @@
+"""The pages do what they say: their Python and their commands run, their links resolve, generated pages are up to date.
+
+Blocks of a page run in order, in one namespace and one empty folder, with warnings as errors:
+
+- ```python runs here; a ```text block right after it is what it prints ("..." stands for anything).
+- ```console runs its lines "$ eigenpact ..." and "$ mpiexec ...", and sets what "$ export" says.  The exit code must be 0, or the
+  one in a comment "# exit 2"; lines below a command are what it prints.
+- "needs-data" after the language skips a block without EIGENPACT_DATA, "needs-mpi" without mpi4py, "not-run" always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import eigenpact as ep
+from eigenpact import errors
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "adr" not in path.relative_to(DOCS).parts)
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PRINTED = doctest.OutputChecker()
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+COMMANDS = {"eigenpact", "mpiexec"}
+NEEDS = {"needs-data": "EIGENPACT_DATA" in os.environ, "needs-mpi": importlib.util.find_spec("mpi4py"), "not-run": False}
+
+
+@dataclass
+class Page:
+    """A page being read: its namespace, its environment, its folder, and what the last block printed."""
+
+    folder: Path
+    module: types.ModuleType
+    environment: dict[str, str] = field(default_factory=dict)
+    printed: str | None = None
+
+    def python(self, code: str, where: str) -> None:
+        """Run a block."""
+        with contextlib.redirect_stdout(io.StringIO()) as stream, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exec(compile(code, where, "exec"), vars(self.module))
+        self.printed = stream.getvalue()
+
+    def console(self, text: str, where: str) -> None:
+        """Run a block's commands."""
+        self.printed = None
+        assert text.startswith("$ "), f"{where}: a console block begins with a command"
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            line, _, expected = part.partition("\n")
+            words = shlex.split(line, comments=True)
+            if words[0] == "export":
+                self.environment |= dict(word.split("=", 1) for word in words[1:])
+                continue
+            assert words[0] in COMMANDS, f"{where}: {words[0]} is not run by this test; mark the block not-run"
+            code = int(match[1]) if (match := re.search(r"# exit (\d+)$", line)) else 0
+            done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60)
+            assert done.returncode == code, f"{where}: {line}\n{done.stdout}{done.stderr}"
+            shown = any(PRINTED.check_output(expected, stream, FLAGS) for stream in (done.stdout, done.stderr))
+            assert not expected.strip() or shown, f"{where}: {line} printed\n{done.stdout}{done.stderr}"
+
+    def text(self, expected: str, where: str) -> None:
+        """Compare with what the block before printed."""
+        if self.printed is not None:
+            assert PRINTED.check_output(expected, self.printed, FLAGS), f"{where}: printed was\n{self.printed}"
+        self.printed = None
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+    """A fresh folder and namespace."""
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look themselves up
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "EIGENPACT_DEBUG"}}
+    return Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_blocks_run(path: Path, page: Page) -> None:
+    """Every block of the page does what it shows."""
+    content = path.read_text()
+    for match in BLOCK.finditer(content):
+        language, marks, code = match[1], match[2].split(), match[3]
+        where = f"{path.name}:{content.count(chr(10), 0, match.start()) + 1}"
+        assert set(marks) <= set(NEEDS), f"{where}: unknown mark {marks}; known are {', '.join(NEEDS)}"
+        if language not in {"python", "console", "text"} or not all(NEEDS[mark] for mark in marks):
+            page.printed = None
+            continue
+        getattr(page, language)(code, where)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+def test_links_resolve(path: Path) -> None:
+    """Relative links lead to files, and their anchors to headings."""
+    for target in LINK.findall(FENCE.sub("", path.read_text())):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), f"{path.name} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in _anchors(file), f"{path.name} links to {target}; the headings are {sorted(_anchors(file))}"
+
+
+def test_every_page_is_in_the_map() -> None:
+    """The index links to every page."""
+    linked = {(DOCS / target).resolve() for target in LINK.findall((DOCS / "index.md").read_text())}
+    assert {path for path in PAGES if path.name != "index.md"} <= linked
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    """Commands and wire table are what docs/generate.py writes now."""
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for path, content in generate.pages().items():
+        assert path.read_text() == content, f"{path} is out of date; run python docs/generate.py"
+
+
+def test_reference_names_everything_public() -> None:
+    """Every public name, parameter and error class has its place in the reference."""
+    api = (DOCS / "reference" / "python-api.md").read_text()
+    attributes = [name for name in vars(ep.FederatedPCA(1).fit([[0.0, 1.0], [2.0, 0.0]])) if name.endswith("_")]
+    for name in [*ep.__all__, *ep.datasets.__all__, *ep.FederatedPCA().get_params(), *attributes]:
+        assert re.search(rf"\b{name}\b", api), f"python-api.md does not mention {name}"
+    listed = (DOCS / "reference" / "errors.md").read_text()
+    for name, value in vars(errors).items():
+        if isinstance(value, type):
+            assert f"`{name}`" in listed, f"errors.md does not mention {name}"
+
+
+def _anchors(file: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", file.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
