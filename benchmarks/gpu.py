@@ -46,16 +46,13 @@ def main() -> None:
     for solver in ("gram", "krylov", ep.Krylov(proxy="A"), ep.Krylov(start="one-shot")):
         pcas = [ep.FederatedPCA(10, solver=solver, random_state=0).fit(where) for where in (sites, there)]
         sine = largest_sine(pcas[0].components_.T, pcas[1].components_.T)
-        print(
-            f"{solver!s:60.60s} rounds {pcas[0].n_rounds_}, {pcas[1].n_rounds_}; sine between CPU and {arguments.device} {sine:.1e}"
-        )
+        rounds = [pca.n_rounds_ for pca in pcas]
+        print(f"{solver!s:60.60s} rounds {rounds}, sine between the two answers {sine:.1e}")
     Z = random_orthonormal(arguments.features, 20, seed=0)
     mean = np.ones(arguments.features)
     cpu, gpu = (median_seconds(Rows(where["A"], mean), Z) for where in (sites, there))
-    print(
-        f"one product, {arguments.rows} x {arguments.features} by 20: CPU {cpu * 1e3:.1f} ms, {arguments.device} {gpu * 1e3:.1f} ms"
-    )
-    print(f"ratio {cpu / gpu:.1f}")
+    shape = f"{arguments.rows} x {arguments.features} by 20"
+    print(f"one product, {shape}: CPU {cpu * 1e3:.1f} ms, {arguments.device} {gpu * 1e3:.1f} ms, ratio {cpu / gpu:.1f}")
 
 
 if __name__ == "__main__":

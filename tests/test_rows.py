@@ -124,3 +124,12 @@ def test_bad_rows_of_another_array_library(X: Any, message: str) -> None:
     """The same errors, without copying the rows here."""
     with pytest.raises(ep.EigenpactError, match=message):
         ep.FederatedPCA(1).fit({"A": X})
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov"])
+def test_sparse_rows_far_from_the_origin(solver: str) -> None:
+    """Sparse rows with a mean of a million times their spread: the dense answer, although X^T X alone has lost it."""
+    X = np.random.default_rng(0).normal(size=(500, 3)) * [3, 2, 1] + 1e6
+    sparse = ep.FederatedPCA(3, solver=solver, random_state=0).fit({"A": sp.csr_array(X[:200]), "B": sp.csr_array(X[200:])})
+    dense = ep.FederatedPCA(3, solver="gram").fit({"A": X[:200], "B": X[200:]})
+    np.testing.assert_allclose(sparse.explained_variance_, dense.explained_variance_, rtol=1e-8)

@@ -78,6 +78,8 @@ class Rows:
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
         if self.sparse:
+            if self._far_from_origin():
+                return _total(block.T @ block for block in self._dense_blocks())
             X = self.X.astype(np.float64)
             S: Array = (X.T @ X).toarray()
             if self.mean is not None:
@@ -137,6 +139,19 @@ class Rows:
         Y = np.concatenate([_to_numpy(block) for block in self._blocks()])
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
+
+    def _far_from_origin(self) -> bool:
+        """Whether subtracting n m m^T from X^T X would lose more than half of the digits."""
+        if self.mean is None:
+            return False
+        spread = Rows(self.X, self.mean).column_squares().sum()
+        return bool(self.n * (self.mean @ self.mean) * np.sqrt(np.finfo(float).eps) > spread)
+
+    def _dense_blocks(self) -> Iterator[Array]:
+        """A few sparse rows at a time, centred: only for rows so far from the origin that no digits are left otherwise."""
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        for first in range(0, self.n, step):
+            yield from Rows(self.X[first : first + step].toarray(), self.mean, self.scale)._blocks()
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted or converted, since then nothing is copied."""

@@ -100,7 +100,7 @@ def test_journal_of_another_run(refused, run):
 
 def test_overwrite_replaces_a_model(run, refused, tmp_path):
     run("fit", *FILES, "-k", 2, "-o", "model")
-    assert "model exists already; choose another -o or pass --overwrite" in refused("fit", *FILES, "-k", 3, "-o", "model")
+    assert "model exists already; choose another folder, or overwrite it" in refused("fit", *FILES, "-k", 3, "-o", "model")
     assert run("fit", *FILES, "-k", 3, "-o", "model", "--overwrite").exit_code == 0
     assert load_model("model").n_components_ == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "north.csv", "south.csv", "west.npy"]
@@ -153,7 +153,7 @@ def _bad_files(folder: Path, write_csv) -> None:
         ("other.csv", "lacks ['pressure'] and has in addition ['weight']"),
         ("north.csv", "two sites are named 'north'"),
         ("=north.csv", "is not name=path"),
-        (".", "unknown extension"),
+        (".", "is a folder"),
     ],
 )
 def test_bad_files(refused, tmp_path, write_csv, file, told):
@@ -171,7 +171,7 @@ def test_bad_files(refused, tmp_path, write_csv, file, told):
         (("-k", 2, "--solver", "magic"), "unknown solver 'magic'; the solvers are auto, gram, krylov, subspace"),
         (("-k", 2, "--engine", "cloud"), "unknown engine 'cloud'; the engines are inprocess, mpi"),
         (("-k", 2, "--tol", -1), "tol=-1.0 must be"),
-        (("-k", 2, "--max-rounds", 0), "max_rounds=0 must be at least 1"),
+        (("-k", 2, "--max-rounds", 0), "max_rounds=0 must be a whole number >= 1"),
         (("-k", 2, "--proxy", "east"), "--proxy east is not a site; allowed are north, south, west"),
         (("-k", 2, "--proxy", "north", "--solver", "gram"), "--proxy does not go with --solver gram"),
         (("-k", 0.9, "--solver", "subspace"), "needs a solver that sees more of the spectrum"),
@@ -229,3 +229,20 @@ def test_an_error_on_any_rank_ends_all(snapshot):
     assert result.stderr.count("error: missing.csv does not exist") == 1
     assert "Traceback" not in result.stderr
     assert snapshot() == before
+
+
+def test_ranks_that_would_all_do_the_same_are_refused(refused, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    message = refused("fit", *FILES, "-k", 2, "-o", "model")
+    assert "2 ranks were started, and each would do all the work; add --engine mpi" in message
+
+
+def test_a_one_shot_start_is_in_the_ledger(run):
+    out = run("fit", *FILES, "-k", 2, "-o", "model", "--start", "one-shot").stdout
+    assert "leading_directions" in out
+
+
+def test_a_start_does_not_go_with_gram(refused):
+    assert "--start does not go with --solver gram" in refused(
+        "fit", *FILES, "-k", 2, "-o", "model", "--solver", "gram", "--start", "one-shot"
+    )

@@ -17,7 +17,7 @@ def main(folder: Path) -> None:
     """Fit every solver and save each model under its name."""
     comm = MPI.COMM_WORLD
     sites = problem_sites()
-    mine = {name: X for i, (name, X) in enumerate(sites.items()) if i % comm.size == comm.size - 1 - comm.rank % comm.size}
+    mine = {name: X for i, (name, X) in enumerate(sites.items()) if i % comm.size == comm.rank}
     for label, (solver, options) in SOLVERS.items():
         pca = ep.FederatedPCA(3, solver=solver, random_state=0, engine="mpi", **options).fit(mine or None)
         bits = np.frombuffer(pca.components_.tobytes() + pca.explained_variance_.tobytes(), dtype=np.uint8)

@@ -94,3 +94,17 @@ def test_a_failure_while_other_ranks_send_much_does_not_hang(tmp_path: Path) -> 
     assert done.returncode != 0
     assert "disk of site1 is gone" in done.stderr
     assert "scatter_triangle" in done.stderr
+
+
+def test_a_proxy_on_another_rank_is_refused(tmp_path: Path) -> None:
+    """Rows of another rank cannot help without travelling; the error names the sites that can."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import numpy as np\nfrom mpi4py import MPI\nimport eigenpact as ep\nrank = MPI.COMM_WORLD.rank\n"
+        "X = np.random.default_rng(rank).normal(size=(30, 5))\n"
+        "ep.FederatedPCA(2, solver=ep.Krylov(proxy='site1'), engine='mpi').fit({f'site{rank}': X})\n"
+    )
+    done = mpiexec(2, str(script), timeout=60)
+    assert done.returncode != 0
+    assert "proxy='site1' is not a site of the coordinator's own process" in done.stderr
+    assert "allowed here are site0" in done.stderr

@@ -104,7 +104,7 @@ def test_refuses_what_is_not_fitted(tmp_path: Path):
 
 def test_refuses_an_existing_folder(model: Path):
     before = (model / "arrays.npz").read_bytes()
-    with pytest.raises(FileError, match=r"model exists already; choose another -o or pass --overwrite"):
+    with pytest.raises(FileError, match=r"model exists already; choose another folder, or overwrite it"):
         save_model(fitted(n_components=3), model)
     assert (model / "arrays.npz").read_bytes() == before
     save_model(fitted(n_components=3), model, overwrite=True)

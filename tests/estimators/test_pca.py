@@ -302,6 +302,8 @@ def frame(**columns: Any) -> pd.DataFrame:
         ({"A": np.eye(2), "B": np.array([["u", "v"]], dtype=object)}, InputError, "site 'B': could not convert"),
         ({"A": np.eye(2), "B": np.array([[{}, 1]], dtype=object)}, InputTypeError, "site 'B'.*only real numbers"),
         ({}, InputError, "at least one"),
+        ([], InputError, "at least one"),
+        ({1: np.eye(3), "1": np.eye(3)}, InputError, "two sites read '1' as text"),
         ({"A": np.eye(3)[:1]}, InputError, "n_samples=1"),
     ],
 )  # fmt: skip
@@ -330,7 +332,11 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
         ({"center": 0}, "center=0 must be"),
         ({"scale": True}, "scale=True must be None or 'pooled'"),
         ({"tol": -1}, "tol=-1"),
+        ({"tol": "small"}, "tol='small'"),
         ({"max_rounds": 0}, "max_rounds=0"),
+        ({"max_rounds": "many"}, "max_rounds='many' must be a whole number"),
+        ({"random_state": -1}, "random_state=-1 is not a seed"),
+        ({"solver": ep.Krylov(proxy=np.ones((5, 3)))}, r"proxy rows have shape \(5, 3\); give a table with the sites' 64"),
     ],
 )
 def test_bad_parameters_are_named(options: dict[str, Any], message: str) -> None:
@@ -340,6 +346,29 @@ def test_bad_parameters_are_named(options: dict[str, Any], message: str) -> None
     with pytest.raises(InputError, match=message):
         pca.set_params(**options).fit(SITES)
     assert pca.components_ is before
+
+
+@pytest.mark.parametrize("algorithm", [ep.Krylov, ep.Subspace])
+def test_unknown_start(algorithm: Any) -> None:
+    """A start that does not exist is not taken for another."""
+    with pytest.raises(InputError, match="start='oneshot' must be one of random, one-shot"):
+        algorithm(start="oneshot")
+
+
+def test_nan_in_labelled_rows_names_the_site() -> None:
+    """Rows labelled by site: the error names the site, not the whole."""
+    holes = X.copy()
+    holes[Y == 4, 7] = np.nan
+    with pytest.raises(InputError, match="site '4': column 7 has 181 NaN"):
+        ep.FederatedPCA(2).fit(holes, sites=Y)
+
+
+def test_transform_of_several_sites_says_what_to_do() -> None:
+    """Scores stay with their sites."""
+    pca = ep.FederatedPCA(2).fit(SITES)
+    for several in (SITES, list(SITES.values())):
+        with pytest.raises(InputError, match="call it once for each site"):
+            pca.transform(several)
 
 
 def test_max_blocks_too_small() -> None:

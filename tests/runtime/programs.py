@@ -52,13 +52,13 @@ async def set_up() -> tuple[int, Any]:
 
 
 def orthonormal(G):
-    return np.linalg.qr(G)[0]
+    return np.ascontiguousarray(np.linalg.qr(G)[0])
 
 
 async def plain(start, state):
     """Subspace iteration; goes on after the Progress at which it was cut."""
     n, mean = await set_up()
-    Z, first = (np.eye(len(mean))[:, :2] if start is None else start), 0
+    Z, first = (np.eye(len(mean), 2) if start is None else start), 0
     if state is not None:
         Z, first = state["Z"], int(state["t"])
     for t in range(first, ROUNDS):
@@ -72,7 +72,7 @@ async def plain(start, state):
 async def repeating(start, state):
     """Subspace iteration; repeats the Progress at which it was cut."""
     n, mean = await set_up()
-    Z, t = (np.eye(len(mean))[:, :2] if start is None else start), 0
+    Z, t = (np.eye(len(mean), 2) if start is None else start), 0
     if state is not None:
         Z, t = state["Z"], int(state["t"])
     while True:
@@ -85,7 +85,7 @@ async def repeating(start, state):
 async def remembering(start, _state):
     """Sites keep a running sum; the state that is offered for a cut does not hold it."""
     n, mean = await set_up()
-    Z = np.eye(len(mean))[:, :2] if start is None else start
+    Z = np.eye(len(mean), 2) if start is None else start
     for _ in range(ROUNDS):
         Z = orthonormal(await Sum(heavy_action, Z))
         await Progress(basis=Z, state={"Z": Z})

@@ -187,7 +187,7 @@ def check_n_components(wanted: int | float | None, n: int, d: int) -> int | floa
         return int(wanted)
     raise InputError(
         f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
-        "a share of the variance such as 0.95, or None for all; ask for fewer"
+        "a share of the variance such as 0.95, or None for all"
     )
 
 

@@ -22,7 +22,7 @@ from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
 from .progress import shown_rounds
-from .ranks import Ranks
+from .ranks import Ranks, check_ranks
 
 
 class Center(StrEnum):
@@ -47,6 +47,7 @@ class Request:
     files: list[str]
     output: Path
     solver: str
+    start: str
     proxy: str | None
     engine: str
     overwrite: bool
@@ -65,6 +66,7 @@ def command(
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Annotated[int, typer.Option(help="Seed of random starts.")] = 0,
     journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
+    start: Annotated[str, typer.Option(help="random, or one-shot: saves rounds, shows each site's directions.")] = "random",
     proxy: Annotated[str | None, typer.Option(help="The coordinator's own site, whose rows speed up krylov.")] = None,
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
@@ -80,6 +82,7 @@ def command(
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     find_engine(engine)
+    check_ranks(engine)
     ranks = Ranks.of(engine)
     try:
         parameters = {
@@ -91,7 +94,7 @@ def command(
             "random_state": seed,
             "journal": journal,
         }
-        converged = _fit(Request(files, output, solver, proxy, engine, overwrite, quiet, parameters), ranks)
+        converged = _fit(Request(files, output, solver, start, proxy, engine, overwrite, quiet, parameters), ranks)
     except EigenpactError:
         if ranks.rank > 0:  # rank 0 tells it
             raise typer.Exit(2) from None
@@ -141,15 +144,18 @@ def _fit(request: Request, ranks: Ranks) -> bool:
 
 
 def _solver(request: Request) -> str | Algorithm:
-    """The solver asked for, with its proxy; "auto" with a proxy is krylov."""
+    """The solver asked for, with its start and proxy; "auto" with one of these is krylov."""
     engine = find_engine(request.engine)
-    if request.proxy is None:
+    options = {"start": None if request.start == "random" else request.start, "proxy": request.proxy}
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
         find_solver(request.solver, engine)
         return request.solver
     algorithm = find_solver("krylov" if request.solver == "auto" else request.solver, engine)
-    if not hasattr(algorithm, "proxy"):
-        raise InputError(f"--proxy does not go with --solver {request.solver}; use --solver krylov, or leave --proxy out")
-    return dataclasses.replace(algorithm, proxy=request.proxy)  # type: ignore[type-var]
+    for name in given:
+        if not hasattr(algorithm, name):
+            raise InputError(f"--{name} does not go with --solver {request.solver}; use --solver krylov, or leave --{name} out")
+    return dataclasses.replace(algorithm, **given)  # type: ignore[type-var]
 
 
 def _read_together(request: Request, ranks: Ranks) -> tuple[dict[str, Any], tuple[str, ...] | None]:

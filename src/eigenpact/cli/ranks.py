@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from ..engines.mpi import all_gather, world
+from ..errors import InputError
+
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+"""Environment variables in which MPI launchers tell how many ranks they started."""
+
+
+def check_ranks(engine: str) -> None:
+    """Refuse several ranks that would all do the same: started by mpiexec, but not told to work together."""
+    started = max((int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdigit()), default=1)
+    if engine != "mpi" and started > 1:
+        raise InputError(f"{started} ranks were started, and each would do all the work; add --engine mpi, or leave out mpiexec")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from .consoles import stdout, tell
 
 def command(
     model: Annotated[Path, typer.Argument()],
-    ledger: Annotated[bool, typer.Option("--ledger", help="Also list every message: round, function, from, to, bytes.")] = False,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="List every message (round, function, from, to, bytes) instead of the summary.")
+    ] = False,
     picture: Annotated[Path | None, typer.Option(help="Draw variances and loadings: .png, .pdf or .svg.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:

@@ -145,8 +145,8 @@ def _order(reference: str, wanted: Sequence[str], name: str, names: Sequence[str
             if some
         ]
         raise InputError(
-            f"site {name!r} has {len(names)} features, site {reference!r} has {len(wanted)}; compared with {reference!r}, "
-            f"{name!r} {' and '.join(parts)}; every site needs the same columns: rename, drop or add them"
+            f"sites {reference!r} and {name!r} have different features ({len(wanted)} and {len(names)}): compared with "
+            f"{reference!r}, {name!r} {' and '.join(parts)}; every site needs the same columns: rename, drop or add them"
         )
     at = {feature: column for column, feature in enumerate(names)}
     return np.array([at[feature] for feature in wanted], dtype=np.intp)

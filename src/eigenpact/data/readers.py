@@ -54,6 +54,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     >>> folder.cleanup()
     """
     file = Path(path)
+    if file.is_dir():
+        raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
     extension = _extension(file)
     if extension is None:
         raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")

@@ -87,6 +87,10 @@ class InProcessConnection(Connection):
         """All sites, sorted."""
         return tuple(sorted(self._servers))
 
+    def own_sites(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.sites()
+
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         return {name: server.n_features for name, server in self._servers.items()}

@@ -77,6 +77,10 @@ class MPIConnection(Connection):
         """All sites of all ranks, sorted."""
         return tuple(sorted(self._owners))
 
+    def own_sites(self) -> tuple[str, ...]:
+        """The sites of rank 0."""
+        return tuple(sorted(self._servers))
+
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         return {name: features for name, (_, features) in self._owners.items()}

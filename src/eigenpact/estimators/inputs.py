@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,23 +36,34 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
     if is_several_sites(X):
         if sites is not None:
             raise InputError("sites= labels the rows of one matrix; X already comes as several sites, so leave sites out")
-        named = X if isinstance(X, Mapping) else {f"site{i}": part for i, part in enumerate(X)}
-        return _hold_named(estimator, {str(name): part for name, part in named.items()})
+        named = list(X.items()) if isinstance(X, Mapping) else [(f"site{i}", part) for i, part in enumerate(X)]
+        return _hold_named(estimator, _by_text(named))
+    if isinstance(X, list | tuple) and not X:
+        raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
         return _hold_named(estimator, {"site0": X})
-    whole = _hold_named(estimator, {"all sites": X})["all sites"]
+    whole = _checked(estimator, "all sites", X, reset=True, alone=True, finite=False)
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
         raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
-    found = np.unique(labels)
-    parts = {str(label): whole[np.flatnonzero(labels == label)] for label in found}
-    if len(parts) < len(found):
-        raise InputError(f"two different labels in sites read the same as text; label the {len(found)} sites apart")
+    parts = _by_text([(label, whole[np.flatnonzero(labels == label)]) for label in np.unique(labels)])
+    for name, part in parts.items():
+        check_finite(name, part, _feature_names(X))
+    return parts
+
+
+def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
+    """Sites by their names as text, which must differ."""
+    parts = {str(name): part for name, part in named}
+    if len(parts) < len(named):
+        repeated = next(name for name, times in Counter(str(name) for name, _ in named).items() if times > 1)
+        raise InputError(f"two sites read {repeated!r} as text; name the sites apart")
     return parts
 
 
 def _hold_named(estimator: Any, named: dict[str, Any]) -> dict[str, Any]:
-    features = {name: _features(part) for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
+    tables = {name: part for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
+    features = {name: (int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
     orders = check_same_features(features) if len(features) > 1 else {}
     checked: dict[str, Any] = {}
     for i, (name, part) in enumerate(named.items()):
@@ -60,12 +72,12 @@ def _hold_named(estimator: Any, named: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _features(table: Any) -> tuple[int, tuple[str, ...] | None]:
+def _feature_names(table: Any) -> tuple[str, ...] | None:
     columns = getattr(table, "columns", None)
-    return int(table.shape[1]), None if columns is None else tuple(str(c) for c in columns)
+    return None if columns is None else tuple(str(c) for c in columns)
 
 
-def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool) -> Any:
+def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool, finite: bool = True) -> Any:
     if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
         return _checked_where_it_lies(estimator, name, table, reset)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
@@ -80,8 +92,8 @@ def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool) ->
         raise InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first") from error
     except ValueError as error:
         raise InputError(f"{prefix}{error}") from error
-    columns = getattr(table, "columns", None)
-    check_finite(name, X, None if columns is None else [str(c) for c in columns])
+    if finite:
+        check_finite(name, X, _feature_names(table))
     return X
 
 

@@ -133,7 +133,7 @@ def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = Fals
         raise FileError(f"{folder} is a file; choose another -o, a folder that does not exist yet")
     if place.exists():
         if not overwrite:
-            raise FileError(f"{folder} exists already; choose another -o or pass --overwrite")
+            raise FileError(f"{folder} exists already; choose another folder, or overwrite it (overwrite=True, --overwrite)")
         _check_replaceable(folder, place)
     above = next(parent for parent in place.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -134,9 +135,12 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
         everyone = connection.sites()
         algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
-        seed = None
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if own is not None and own not in connection.own_sites():
+            raise InputError(
+                f"proxy={own!r} is not a site of the coordinator's own process, so its rows cannot help without travelling; "
+                f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
+            )
+        seed = self._seed()
         with self._open_journal(connection, algorithm, seed) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
@@ -149,6 +153,15 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
             setup, solution = driver.run(program)
         return _outcome(driver, setup, solution, algorithm)
+
+    def _seed(self) -> int | None:
+        """The seed that ``random_state`` stands for; None if none was given."""
+        if self.random_state is None:
+            return None
+        try:
+            return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        except ValueError as error:
+            raise InputError(f"random_state={self.random_state!r} is not a seed: give a whole number >= 0, or None") from error
 
     def _problem(self, seed: int) -> Problem:
         wanted = self.n_components
@@ -189,10 +202,10 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise InputError(f"center={self.center!r} must be 'pooled', 'site' or False")
         if self.scale not in (None, "pooled"):
             raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
-        if self.tol is not None and not self.tol >= 0:
+        if self.tol is not None and not (isinstance(self.tol, Real) and self.tol >= 0):
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
-        if self.max_rounds < 1:
-            raise InputError(f"max_rounds={self.max_rounds!r} must be at least 1")
+        if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
+            raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
 
     def _adopt(self, outcome: Outcome) -> None:
         """Turn what the run ended with into fitted attributes."""
@@ -229,10 +242,16 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def transform(self, X: Any) -> Any:
         """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
+        rows = self._new_rows(X)
+        return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
+
+    def _new_rows(self, X: Any) -> Rows:
+        """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
+        if is_several_sites(X):
+            raise InputError("transform takes one table of rows; call it once for each site, where the scores are to stay")
         X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
-        rows = Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
-        return rows.project(self.components_.T.astype(np.float64)).astype(X.dtype)
+        return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def inverse_transform(self, T: Any) -> Any:
         """Rows (n, n_features) whose scores are T (n, k)."""
@@ -250,9 +269,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
-        rows = Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
+        rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
         noise, d, k = self.noise_variance_, rows.d, len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))

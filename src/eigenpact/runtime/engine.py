@@ -28,6 +28,10 @@ class Connection(Protocol):
         """Names of the sites that can be called now, sorted."""
         ...
 
+    def own_sites(self) -> tuple[str, ...]:
+        """Sites in the coordinator's own process: ``At`` one of these sends nothing."""
+        ...
+
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         ...

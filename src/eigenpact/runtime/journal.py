@@ -125,7 +125,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"cannot write journal {path}: {error.strerror}; free space or choose another path") from error
+        raise FileError(f"cannot write journal {path}: {error.strerror}; see to that, or choose another path") from error
 
 
 def _owner_only(path: str, flags: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ from .shapes import Shape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
-TRUSTED_ROOM = "eigenpact.algorithms."
+TRUSTED_ROOM = re.compile(r"(eigenpact\.algorithms(?:\.[a-z_]+)+):[A-Za-z_]+")
 """Modules that a site imports when a request names one of their functions; any other must be imported by the site's owner."""
 
 DTYPES = frozenset({"float64", "float32", "int64", "int32", "uint64", "uint8", "bool"})
@@ -157,9 +158,10 @@ def find_local(name: str) -> LocalFunction:
     Only modules of the package's own algorithms are imported on request; everything else must have been imported at the
     site already, by whoever runs the site.
     """
-    if name not in _registry and name.startswith(TRUSTED_ROOM):
+    trusted = TRUSTED_ROOM.fullmatch(name)
+    if name not in _registry and trusted:
         try:
-            importlib.import_module(name.partition(":")[0])
+            importlib.import_module(trusted[1])
         except ModuleNotFoundError as error:
             raise WireError(f"unknown function {name!r}: no such module here; the versions of eigenpact may differ") from error
     try:

@@ -57,7 +57,7 @@ from ...runtime import At, Progress, Site, Sum, local
 from ..products import scatter_action
 from ..setup import Setup, rows_of
 from ..solution import Solution, residual_angle
-from ..start import STIR, Start, merged_directions, stirred
+from ..start import STIR, Start, check_start, merged_directions, stirred
 
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
@@ -116,6 +116,7 @@ class Krylov:
     default_tol = 1e-12
 
     def __post_init__(self) -> None:
+        check_start(self.start)
         if self.max_blocks < 3:
             raise InputError(f"max_blocks={self.max_blocks} must be at least 3: two blocks to keep and one to add")
 
@@ -175,7 +176,10 @@ class Krylov:
         if isinstance(self.proxy, str):
             return self.proxy
         if self.proxy is not None:
-            return Rows(self.proxy, setup.mean, setup.scale)
+            shape = np.shape(self.proxy)
+            if len(shape) != 2 or shape[1] != setup.n_features:
+                raise InputError(f"proxy rows have shape {shape}; give a table with the sites' {setup.n_features} features")
+            return Rows(np.asarray(self.proxy), setup.mean, setup.scale)
         return Rows(np.ascontiguousarray(W.T)) if W.shape[1] else None
 
     async def _first_block(self, setup: Setup, width: int, start: Array | None, proxy: str | Rows | None) -> Array:

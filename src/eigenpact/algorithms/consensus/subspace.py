@@ -43,7 +43,7 @@ from ...runtime import Progress, Sum
 from ..products import scatter_action
 from ..setup import Setup
 from ..solution import Solution, residual_angle
-from ..start import Start, first_block
+from ..start import Start, check_start, first_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,9 @@ class Subspace:
 
     name = "subspace"
     default_tol = 1e-9
+
+    def __post_init__(self) -> None:
+        check_start(self.start)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Iterate until the KKT residual is small."""
