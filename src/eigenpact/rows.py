@@ -34,15 +34,15 @@ class Rows:
     ----------
     X : (n, d) array or sparse matrix
     mean, scale : (d,) arrays or None
-        None (or all zeros, all ones) leaves the rows as they are.
+        None leaves the rows as they are, without a copy.
     """
 
     def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None) -> None:
         self.sparse = scipy.sparse.issparse(X)
         self.X = X.tocsr() if self.sparse else X
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
-        self.mean = None if mean is None or not np.any(mean) else mean
-        self.scale = None if scale is None or np.all(scale == 1.0) else scale
+        self.mean = mean
+        self.scale = scale
 
     # -- what leaves the operator ---------------------------------------------------------------
 

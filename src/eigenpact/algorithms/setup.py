@@ -61,15 +61,15 @@ def spread_by_feature(site: Site, mean: Array) -> Any:
 
 @local(takes={"mean": "d", "scale": "d"}, keeps=("mean", "scale"), setup=True)
 def keep_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
-    """Remember the agreed centre and scale."""
-    return Reply(keep={"mean": mean, "scale": scale})
+    """Remember the agreed centre and scale; None where there is nothing to do."""
+    return Reply(keep={"mean": mean if np.any(mean) else None, "scale": _scale_or_none(scale)})
 
 
 @local(takes={"scale": "d"}, keeps=("mean", "scale"), setup=True)
 def keep_own_centre(site: Site, scale: Array) -> Reply:
     """Remember the site's own mean as its centre, and the agreed scale."""
     rows = Rows(site.X)
-    return Reply(keep={"mean": rows.column_sums() / max(rows.n, 1), "scale": scale})
+    return Reply(keep={"mean": rows.column_sums() / max(rows.n, 1), "scale": _scale_or_none(scale)})
 
 
 def rows_of(site: Site) -> Rows:
@@ -189,6 +189,10 @@ def check_n_components(wanted: int | float | None, n: int, d: int) -> int | floa
         f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
         "a share of the variance such as 0.95, or None for all"
     )
+
+
+def _scale_or_none(scale: Array) -> Array | None:
+    return None if np.all(scale == 1.0) else scale
 
 
 def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array]:
