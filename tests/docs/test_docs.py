@@ -30,7 +30,9 @@ import eigenpact as ep
 from eigenpact import errors
 
 DOCS = Path(__file__).parents[2] / "docs"
+ROOT = DOCS.parent
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "adr" not in path.relative_to(DOCS).parts)
+ALL_PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -91,7 +93,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     return Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1"})
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+@pytest.mark.parametrize("path", ALL_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_blocks_run(path: Path, page: Page) -> None:
     """Every block of the page does what it shows."""
     content = path.read_text()
@@ -105,7 +107,7 @@ def test_blocks_run(path: Path, page: Page) -> None:
         getattr(page, language)(code, where)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+@pytest.mark.parametrize("path", ALL_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_resolve(path: Path) -> None:
     """Relative links lead to files, and their anchors to headings."""
     for target in LINK.findall(FENCE.sub("", path.read_text())):
