@@ -6,6 +6,8 @@ built-in exception a Python user would expect.  A message names the value that w
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class EigenpactError(Exception):
     """Root of every error raised on purpose by eigenpact."""
@@ -48,7 +50,9 @@ class SiteFailure(EigenpactError, RuntimeError):
 
 
 class TooFewSites(EigenpactError, RuntimeError):
-    """Fewer sites are left than the engine's ``min_sites``."""
+    """Fewer sites are left than the engine's ``min_sites``; ``basis`` (n_features x k) is the last good subspace, if any."""
+
+    basis: Any = None
 
 
 class ProgramError(EigenpactError, RuntimeError):

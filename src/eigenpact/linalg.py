@@ -29,13 +29,19 @@ def orthonormalize(A: Array) -> Array:
 def new_directions(A: Array, Q: Array, floor: float) -> Array:
     """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
 
-    Orthogonalized against Q before and after the rank decision, since once is not enough when A is almost in span(Q).
+    When A is almost in span(Q), what is left after one projection may be mostly rounding and lie in span(Q) again.  So unit
+    directions are projected until they stay as long as they were; one that shrinks was rounding and is dropped.
     """
+    d, m = Q.shape
     R = A - Q @ (Q.T @ A)
     U, lengths, _ = scipy.linalg.svd(R, full_matrices=False, check_finite=False, lapack_driver="gesdd")
-    U = U[:, lengths > floor]
-    U = U - Q @ (Q.T @ U)
-    return orthonormalize(U)
+    U = U[:, lengths > floor][:, : d - m]
+    for _ in range(3):
+        U = U - Q @ (Q.T @ U)
+        stays = np.linalg.norm(U, axis=0) > 0.5
+        U = orthonormalize(U[:, stays]) if stays.any() else np.zeros((d, 0))
+    directions: Array = U
+    return directions
 
 
 def random_orthonormal(n_features: int, k: int, seed: int) -> Array:

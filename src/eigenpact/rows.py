@@ -66,6 +66,8 @@ class Rows:
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
         if self.sparse:
+            if self._far_from_origin():
+                return np.concatenate([np.sum(block * block, axis=1) for block in self._dense_blocks()])
             inverse = np.ones(self.d) if self.scale is None else 1 / self.scale
             X = self.X.astype(np.float64).multiply(inverse).tocsr()
             squares: Array = np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
@@ -132,7 +134,13 @@ class Rows:
 
     def _top_of_few_rows(self, k: int) -> tuple[Array, Array]:
         if self.sparse:
-            K = self.project(self.transposed_action(np.eye(self.n)))
+            X = self.X.astype(np.float64)
+            X = X if self.scale is None else X.multiply(1 / self.scale).tocsr()
+            K: Array = (X @ X.T).toarray()
+            if self.mean is not None:
+                centre = self.mean if self.scale is None else self.mean / self.scale
+                shift = X @ centre
+                K += centre @ centre - shift[:, None] - shift
             values, left = top_eigenpairs(K, k)
             V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
             return np.maximum(values, 0.0), V
@@ -141,11 +149,11 @@ class Rows:
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
     def _far_from_origin(self) -> bool:
-        """Whether subtracting n m m^T from X^T X would lose more than half of the digits."""
+        """Whether subtracting n m m^T from X^T X would lose more than three digits."""
         if self.mean is None:
             return False
         spread = Rows(self.X, self.mean).column_squares().sum()
-        return bool(self.n * (self.mean @ self.mean) * np.sqrt(np.finfo(float).eps) > spread)
+        return bool(self.n * (self.mean @ self.mean) > 1e3 * spread)
 
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred: only for rows so far from the origin that no digits are left otherwise."""

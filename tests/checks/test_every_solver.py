@@ -206,3 +206,79 @@ def test_any_shape_any_centre(sizes: list[int], d: int, k: int, solver: str, cen
     expected[: len(lengths)] = lengths**2
     pca = fit(solver, sites, k, center=center)
     np.testing.assert_allclose(pca.singular_values_**2, expected[:k], atol=1e-10 * max(expected[0], 1e-300), rtol=1e-8)
+
+
+@pytest.mark.parametrize("label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "krylov", "gram"])
+def test_features_on_very_different_scales(label: str) -> None:
+    """Deviations over five decades and k next to d: the basis stays orthonormal and the variances are right."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(3, 14))
+        X = rng.normal(size=(60, d)) * 10.0 ** -rng.uniform(0, 5, size=d)
+        k = d - 1
+        pca = fit(label, {"a": X[:30], "b": X[30:]}, k, max_rounds=100)
+        np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(k), atol=1e-10)
+        expected = PCA(k, svd_solver="full").fit(X).explained_variance_
+        np.testing.assert_allclose(pca.explained_variance_, expected, rtol=1e-3, atol=1e-10 * expected[0])
+        assert pca.converged_
+
+
+@pytest.mark.parametrize(
+    ("label", "gap"),
+    [
+        *((label, gap) for label in ("gram", "krylov", "krylov, proxy") for gap in (1e-8, 1e-4, 1e-2)),
+        *(("krylov, small basis", gap) for gap in (1e-4, 1e-2)),
+        *((label, 0.0) for label in ("gram", "krylov")),  # the cut goes through one eigenspace: any answer is as good
+    ],
+)
+def test_angle_estimate_with_a_small_gap(label: str, gap: float) -> None:
+    """Eigenvalues that nearly coincide at the cut: the estimate is never far below the truth."""
+    spectrum = np.concatenate([[4, 3, 2, 1 + gap, 1], np.linspace(0.9, 0.1, 55)])
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.normal(size=(n, 60)))[0] for n in (200, 60))
+    X = (U * np.sqrt(spectrum)) @ V.T
+    pca = fit(label, {"a": X[:80], "b": X[80:]}, 4, center=False)
+    sine = largest_sine(pca.components_.T, V[:, :4])
+    assert pca.angle_estimate_ >= 0.1 * sine
+    assert gap > 0 or pca.angle_estimate_ == 1
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-6, None])
+@pytest.mark.parametrize("label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "subspace, one-shot"])
+def test_disjoint_features_and_one_component(label: str, tol: float | None) -> None:
+    """Sites on disjoint features, any tolerance, many seeds: the larger direction is found although the start misses it."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        own, other = np.zeros((40, 12)), np.zeros((40, 12))
+        own[:, :6] = rng.normal(size=(40, 6)) * [3, 2, 1, 1, 1, 1]
+        other[:, 6:] = 2 * rng.normal(size=(40, 6)) * [6, 2, 1, 1, 1, 1]
+        sites = {"a": own, "b": other}
+        pca = ep.FederatedPCA(1, solver=SOLVERS[label], center="site", tol=tol, random_state=seed).fit(sites)
+        truth = np.linalg.svd(other - other.mean(axis=0), full_matrices=False)[2][:1]
+        assert largest_sine(pca.components_.T, truth.T) < 0.3, seed
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov"])
+def test_shares_of_hard_spectra(solver: str) -> None:
+    """All eigenvalues equal; rank far below d and a share next to 1; a slowly falling spectrum that takes many components."""
+    square = np.linalg.qr(np.random.default_rng(0).normal(size=(120, 60)))[0]
+    pca = ep.FederatedPCA(0.949, solver=solver, center=False, random_state=0).fit([square[:50], square[50:]])
+    assert pca.n_components_ == 57
+    low = np.random.default_rng(1).normal(size=(40, 3)) @ np.random.default_rng(2).normal(size=(3, 12))
+    assert ep.FederatedPCA(1 - 1e-15, solver=solver, random_state=0).fit([low[:9], low[9:]]).n_components_ == 3
+    wide = np.random.default_rng(3).normal(size=(5, 10))
+    assert ep.FederatedPCA(1 - 1e-16, solver=solver, random_state=0).fit([wide[:2], wide[2:]]).n_components_ <= 5
+    slow = np.random.default_rng(4).normal(size=(600, 120)) / np.sqrt(np.arange(1, 121))
+    many = ep.FederatedPCA(0.9, solver=solver, random_state=0, max_rounds=300).fit([slow[:200], slow[200:]])
+    assert many.converged_
+    assert many.n_components_ == PCA(0.9, svd_solver="full").fit(slow).n_components_
+
+
+@pytest.mark.parametrize("n", [1000, 30000])
+def test_scaling_leaves_a_constant_feature_alone(n: int) -> None:
+    """A column of 0.1, whose sum rounds, is still constant."""
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    X[:, 1] = 0.1
+    pca = ep.FederatedPCA(2, scale="pooled").fit([X[: n // 3], X[n // 3 :]])
+    assert pca.scale_[1] == 1
+    assert np.abs(pca.components_[:, 1]).max() < 1e-6

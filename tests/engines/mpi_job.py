@@ -1,31 +1,43 @@
-"""Run under mpiexec by test_mpi.py: every rank fits with its share of the sites; rank 0 writes what came out."""
+"""Run under mpiexec by test_mpi.py: every rank takes part with its share of the sites; rank 0 writes what came out.
+
+Usage: python -m mpi4py -m tests.engines.mpi_job FOLDER PLACEMENT [PLACEMENT ...]
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
-import numpy as np
 from mpi4py import MPI
 
 import eigenpact as ep
-from eigenpact.estimators.model_files import save_model
-from tests.engines.problems import SOLVERS, problem_sites
+from tests.engines import conformance
+from tests.engines.problems import OWN, problem_sites
 
 
-def main(folder: Path) -> None:
-    """Fit every solver and save each model under its name."""
+def rank_of(placement: str, i: int, size: int) -> int:
+    """The rank that holds site number i (the own site is number 0)."""
+    return {
+        "dealt": i % size,
+        "reversed": (size - i) % size,  # the own site stays where it was
+        "pairs": (i // 2) % size,
+        "last": size - 1,  # rank 0 holds nothing
+    }[placement]
+
+
+def main(folder: Path, placements: list[str]) -> None:
+    """Run the suite with the sites placed in each of these ways."""
     comm = MPI.COMM_WORLD
-    sites = problem_sites()
-    mine = {name: X for i, (name, X) in enumerate(sites.items()) if i % comm.size == comm.rank}
-    for label, (solver, options) in SOLVERS.items():
-        pca = ep.FederatedPCA(3, solver=solver, random_state=0, engine="mpi", **options).fit(mine or None)
-        bits = np.frombuffer(pca.components_.tobytes() + pca.explained_variance_.tobytes(), dtype=np.uint8)
-        everywhere = comm.allgather(bits.tobytes())
-        assert len(set(everywhere)) == 1, "ranks ended with different models"
+    for placement in placements:
+        ranks = {name: rank_of(placement, i, comm.size) for i, name in enumerate(problem_sites())}
+        mine = {name: X for name, X in problem_sites().items() if ranks[name] == comm.rank}
+        answers = conformance.suite(conformance.on(ep.engines.MPI(), mine), own=ranks[OWN] == 0)
+        text = json.dumps(answers)
+        assert len(set(comm.allgather(text))) == 1, "ranks ended with different answers"
         if comm.rank == 0:
-            save_model(pca, folder / label)
+            (folder / f"{placement}.json").write_text(text)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -8,12 +8,15 @@ import numpy as np
 
 import eigenpact as ep
 
+OWN = "oslo"
+"""The coordinator's own site, where a case needs one."""
+
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "gram": ("gram", {}),
     "krylov": ("krylov", {}),
     "krylov-site-centred": ("krylov", {"center": "site"}),
     "krylov-scaled": ("krylov", {"scale": "pooled"}),
-    "krylov-proxy": (ep.Krylov(proxy="oslo"), {}),
+    "krylov-proxy": (ep.Krylov(proxy=OWN), {}),
     "krylov-one-shot": (ep.Krylov(start="one-shot", max_blocks=3), {}),
     "subspace": ("subspace", {"tol": 1e-6}),
     "auto": ("auto", {}),
@@ -26,3 +29,15 @@ def problem_sites() -> dict[str, np.ndarray[Any, Any]]:
     mixing = rng.normal(size=(20, 20)) * np.linspace(3, 0.3, 20)
     sizes = {"oslo": 120, "bergen": 60, "lima": 33, "accra": 7, "quito": 90}
     return {name: rng.normal(size=(n, 20)) @ mixing.T + rng.normal(size=20) for name, n in sizes.items()}
+
+
+def ring() -> dict[str, tuple[str, ...]]:
+    """The sites in a ring, each with two neighbours; the order is not that of the names."""
+    names = list(problem_sites())
+    return {name: (names[i - 1], names[(i + 1) % len(names)]) for i, name in enumerate(names)}
+
+
+def directed_ring() -> dict[str, tuple[str, ...]]:
+    """Every site sends to the next one and to itself."""
+    names = list(problem_sites())
+    return {name: (names[(i + 1) % len(names)], name) for i, name in enumerate(names)}

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import eigenpact as ep
 from eigenpact.engines import InProcess, inprocess
 from eigenpact.engines.inprocess import InProcessConnection
-from eigenpact.errors import InputError, SiteFailure
+from eigenpact.errors import InputError, SiteFailure, TooFewSites
 from eigenpact.runtime import Connection, Driver, Gather, Outcome, Request, Site, SiteServer, Sum, local
 
 ANSWER = ("components_", "explained_variance_", "mean_", "singular_values_", "noise_variance_")
@@ -176,6 +176,35 @@ def test_blas_is_limited_during_the_run_and_restored_after_it(sites):
         with pytest.raises(SiteFailure):
             run(InProcess(), sites, Sum(fails_at_s3))
         assert blas_threads(None) == 2
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov", "subspace"])
+def test_sites_spoken_to_by_message_give_the_same_bits_and_ledger(sites, solver):
+    direct, by_message = fitted(sites, solver), fitted(sites, solver, round_timeout=60.0)
+    assert bits(direct) == bits(by_message)
+    assert direct.ledger_ == by_message.ledger_
+    assert [(r.round, r.kkt) for r in direct.history_] == [(r.round, r.kkt) for r in by_message.history_]
+
+
+def test_threads_of_sites_end_with_the_run(sites):
+    fitted(sites, "gram", round_timeout=60.0)
+    with pytest.raises(SiteFailure, match="fails_at_s3 failed at site 's3': KeyError"):
+        run(InProcess(round_timeout=60.0), sites, Sum(fails_at_s3))
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("eigenpact-s")]
+    for thread in threads:
+        thread.join(timeout=10.0)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
+def test_a_timeout_must_be_a_time(seconds):
+    with pytest.raises(InputError, match="must be a number of seconds > 0, or None to wait"):
+        InProcess(round_timeout=seconds)
+
+
+def test_too_few_sites_to_begin_with(sites):
+    with pytest.raises(TooFewSites, match=r"7 site\(s\) answer .* min_sites is 8"):
+        fitted(sites, "gram", min_sites=8)
 
 
 def test_engines_are_values_that_can_be_compared_and_cloned():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info
 
 import eigenpact as ep
 from eigenpact.algorithms.setup import Problem, agree
@@ -333,6 +335,10 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
         ({"scale": True}, "scale=True must be None or 'pooled'"),
         ({"tol": -1}, "tol=-1"),
         ({"tol": "small"}, "tol='small'"),
+        ({"callback": 3}, "callback=3 must be a function"),
+        ({"solver": ep.Krylov(proxy=True)}, "proxy=True must be a site's name"),
+        ({"solver": ep.Krylov(proxy=np.array([["a", "b"]]))}, "proxy is neither a site nor a dense table"),
+        ({"solver": ep.Krylov(proxy=sp.eye_array(64))}, "proxy is neither a site nor a dense table"),
         ({"max_rounds": 0}, "max_rounds=0"),
         ({"max_rounds": "many"}, "max_rounds='many' must be a whole number"),
         ({"random_state": -1}, "random_state=-1 is not a seed"),
@@ -458,3 +464,44 @@ def test_the_summation_reaches_sites_and_driver() -> None:
 
     outcome = ep.engines.InProcess().execute(SITES, job, summation=Halves())
     np.testing.assert_allclose(outcome.arrays["mean"], X.mean(axis=0), atol=1e-12)
+
+
+def test_a_failed_refit_leaves_the_model_usable() -> None:
+    """Bad data in a later site of a refit change nothing, not even the number of features."""
+    pca = ep.FederatedPCA(2).fit(SITES)
+    scores = pca.transform(X)
+    bad = {"A": np.eye(8), "B": np.full((3, 8), np.nan)}
+    with pytest.raises(InputError, match="site 'B'"):
+        pca.fit(bad)
+    assert pca.n_features_in_ == 64
+    np.testing.assert_array_equal(pca.transform(X), scores)
+
+
+def test_rows_without_a_label_are_named() -> None:
+    """NaN and None are no labels."""
+    for missing in (np.nan, None):
+        labels = np.array([1.0] * 10, dtype=object)
+        labels[4] = missing
+        with pytest.raises(InputError, match="row 4 and 0 more have no site label"):
+            ep.FederatedPCA(2).fit(X[:10], sites=labels)
+
+
+def test_inverse_transform_checks_the_width() -> None:
+    """Scores of another number of components are refused by name."""
+    with pytest.raises(InputError, match=r"scores have shape \(3, 5\); give a table with 2 columns"):
+        ep.FederatedPCA(2).fit(SITES).inverse_transform(np.ones((3, 5)))
+
+
+def test_values_whose_squares_overflow() -> None:
+    """Not a NaN somewhere inside, but what to do."""
+    with pytest.raises(InputError, match="overflow; give the data in other units"), np.errstate(over="ignore"):
+        ep.FederatedPCA(2).fit({"A": X * 1e160})
+
+
+def test_overlapping_fits_restore_the_number_of_blas_threads() -> None:
+    """Two fits in two threads: whichever ends last, BLAS has as many threads as before."""
+    before = [info["num_threads"] for info in threadpool_info()]
+    with ThreadPoolExecutor(4) as pool:
+        fits = [pool.submit(ep.FederatedPCA(3, solver="krylov", random_state=i).fit, SITES) for i in range(12)]
+        assert all(f.result().converged_ for f in fits)
+    assert [info["num_threads"] for info in threadpool_info()] == before

@@ -28,7 +28,10 @@ class Recording(Connection):
         self.requests: list[tuple[Request, tuple[str, ...]]] = []
 
     def sites(self) -> tuple[str, ...]:
-        return self.inner.sites()
+        return tuple(name for name in self.inner.sites() if name not in self.lost)
+
+    def own_sites(self) -> tuple[str, ...]:
+        return self.sites()
 
     def n_features(self) -> Mapping[str, int]:
         return self.inner.n_features()

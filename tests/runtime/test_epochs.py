@@ -67,7 +67,9 @@ def test_the_ledger_keeps_the_rows_of_the_discarded_round(connect, three_sites):
         (COORDINATOR, "C"),
         ("A", COORDINATOR),
         ("B", COORDINATOR),
+        ("C", COORDINATOR),
     ]
+    assert discarded[-1].note == "lost"
     assert {m.round for m in discarded} == {2}
     assert driver.rounds == 2 + ROUNDS  # one complete, one discarded, then all of them again
     assert driver.setup_rounds == 2

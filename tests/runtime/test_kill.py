@@ -95,7 +95,7 @@ for solver in solvers:
     answer = folder / f"{solver}.json"
     assert in_child(lambda: fit(solver, None, answer)) == 0
     whole = json.loads(answer.read_text())
-    done = [trial(solver, i, whole["rounds"] + 3) for i in range(trials)]
+    done = [trial(solver, i, whole["rounds"] + 5) for i in range(trials)]
     print(json.dumps({"solver": solver, "whole": whole, "trials": done}))
 '''
 

@@ -30,6 +30,9 @@ from ..linalg import Array
 from ..rows import Rows
 from ..runtime import Local, Reply, Site, Sum, local
 
+TIGHTEST_TOL = 1e-14
+"""Residuals below this share of the trace are rounding errors."""
+
 Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
 
@@ -120,9 +123,14 @@ class Setup:
     trace: float
     between_share: float
     n_components: int | float
+    center: Center
     tol: float | None
     max_rounds: int
     seed: int
+
+    def stopping_tol(self, default: float) -> float:
+        """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
+        return max(TIGHTEST_TOL, default if self.tol is None else self.tol)
 
     def share(self, eigenvalues: Array) -> float:
         """The share of the variance that these eigenvalues capture."""
@@ -132,11 +140,13 @@ class Setup:
         """How many components the user wants, given the leading eigenvalues; None if more of them are needed to tell."""
         if isinstance(self.n_components, int):
             return self.n_components
-        captured = np.cumsum(spectrum)
-        enough = np.flatnonzero(captured > self.n_components * self.trace)
+        largest = min(self.n_samples, self.n_features)
+        captured = np.cumsum(spectrum[:largest])
+        rounding = 8 * np.finfo(float).eps * self.trace
+        enough = np.flatnonzero(captured > self.n_components * self.trace - rounding)
         if enough.size:
             return int(enough[0]) + 1
-        return len(spectrum) if len(spectrum) >= min(self.n_samples, self.n_features) else None
+        return largest if len(spectrum) >= largest else None
 
 
 async def agree(problem: Problem) -> Setup:
@@ -159,6 +169,8 @@ async def agree(problem: Problem) -> Setup:
         total = within
     else:
         await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale)
+    if not np.isfinite(total):
+        raise InputError("the squares of the values overflow; give the data in other units, for example divided by 1e100")
     spread_total = float(within + between)
     return Setup(
         n_sites=int(n_sites),
@@ -170,6 +182,7 @@ async def agree(problem: Problem) -> Setup:
         trace=float(total),
         between_share=float(between) / spread_total if spread_total > 0 else 0.0,
         n_components=n_components,
+        center=problem.center,
         tol=problem.tol,
         max_rounds=problem.max_rounds,
         seed=problem.seed,
@@ -203,7 +216,7 @@ def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array]:
 
 def _standard_deviations(squares: Array, n: int, mean: Array) -> Array:
     """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
-    deviations = np.sqrt(squares / n)
-    rounding = 10 * np.finfo(float).eps * np.maximum(np.abs(mean), np.finfo(float).tiny)
-    constant = deviations <= rounding
-    return np.where(constant, 1.0, deviations)
+    variances = squares / n
+    eps = np.finfo(float).eps
+    constant = variances <= n * eps * variances + (n * mean * eps) ** 2  # what rounding makes of a constant column
+    return np.where(constant, 1.0, np.sqrt(variances))

@@ -24,8 +24,9 @@ from .setup import Setup, rows_of
 
 Start = Literal["random", "one-shot"]
 
-STIR = 1e-3
-"""Size of the random part mixed into a given start, without which a start inside an invariant subspace of C would stay there."""
+STIR, STIR_MARGIN = 1e-3, 30.0
+"""Least size of the random part mixed into a given start, without which one inside an invariant subspace of C would stay there;
+and how far above the tolerance what it meets must show."""
 
 
 @local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")
@@ -59,13 +60,24 @@ async def first_block(setup: Setup, k: int, kind: Start, start: Array | None) ->
     if start is None:
         start = orthonormalize(await merged_directions(k, k))
         await Progress(basis=start)
-    return stirred(start, k, setup.seed)
+    return stirred(start, k, setup)
 
 
-def stirred(start: Array, k: int, seed: int) -> Array:
+def stir_size(setup: Setup) -> float:
+    """How much to stir: enough that a missed direction, if it matters, keeps the residual above the tolerance.
+
+    A direction of eigenvalue lambda that is met only by the stir adds about ``size / sqrt(d) lambda / tr C`` to the residual; the
+    smallest wanted eigenvalue is taken to be at least a tenth of tr C / k.
+    """
+    k = setup.n_components if isinstance(setup.n_components, int) else 1
+    tol = setup.stopping_tol(0.0)
+    return float(np.clip(STIR_MARGIN * tol * np.sqrt(setup.n_features) * 10 * k, STIR, 1.0))
+
+
+def stirred(start: Array, k: int, setup: Setup) -> Array:
     """An orthonormal block (d x k) that nearly contains the columns of ``start`` and misses no direction entirely."""
-    block = random_orthonormal(start.shape[0], k, seed)
-    block *= STIR
+    block = random_orthonormal(start.shape[0], k, setup.seed)
+    block *= stir_size(setup)
     width = min(k, start.shape[1])
     block[:, :width] += start[:, :width]
     return orthonormalize(block)

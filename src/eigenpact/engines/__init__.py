@@ -1,6 +1,7 @@
 """Where a run takes place."""
 
+from .dask import Dask
 from .inprocess import InProcess
 from .mpi import MPI
 
-__all__ = ["MPI", "InProcess"]
+__all__ = ["MPI", "Dask", "InProcess"]

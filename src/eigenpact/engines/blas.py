@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+_lock = threading.Lock()
+_limits: list[Any] = []  # what restores the old number of threads, once for every run under way
 
-def limited_blas(threads: int | None) -> Any:
-    """A context in which BLAS uses this many threads; None leaves it as it is."""
-    return nullcontext() if threads is None else _controller().limit(limits=threads, user_api="blas")
+
+@contextmanager
+def limited_blas(threads: int | None) -> Iterator[None]:
+    """A context in which BLAS uses this many threads; None leaves it as it is.
+
+    The limit belongs to the whole process.  Of runs that overlap, the first one sets it and the last one to end restores it.
+    """
+    if threads is None:
+        yield
+        return
+    with _lock:
+        _limits.append(_limits[0] if _limits else _controller().limit(limits=threads, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:
+                limit.restore_original_limits()
 
 
 @cache

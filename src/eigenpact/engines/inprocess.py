@@ -12,12 +12,25 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
-from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation
+from ..runtime import (
+    Connection,
+    Costs,
+    Job,
+    MailConnection,
+    Outcome,
+    Request,
+    Response,
+    SiteEndpoint,
+    SiteServer,
+    Summation,
+)
 from .blas import limited_blas
+from .threads import ThreadPost
 
 THREADS_PAY = 1e-3
 """Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
@@ -35,11 +48,15 @@ class InProcess:
         Threads inside one BLAS call.  By default 1 with several sites; with one site BLAS is left as it is.
     min_sites : int
         A run goes on as long as this many sites are left.
+    round_timeout : float, optional
+        Seconds a site may take to answer before the run goes on without it.  With it every site has a thread of its own and is
+        spoken to by message, as sites elsewhere are; without it a site that hangs is waited for.
     """
 
     threads: int | None = None
     blas_threads: int | None = None
     min_sites: int = 1
+    round_timeout: float | None = None
 
     spread = False
     costs = Costs(latency=1e-4, bandwidth=5e9, flops=2e10)
@@ -49,6 +66,8 @@ class InProcess:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name}={value!r} must be at least 1")
+        if self.round_timeout is not None and not self.round_timeout > 0:
+            raise InputError(f"round_timeout={self.round_timeout!r} must be a number of seconds > 0, or None to wait")
 
     def execute(
         self,
@@ -63,8 +82,12 @@ class InProcess:
             name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
         }
         blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
-        with limited_blas(blas), InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
-            return job(connection)
+        with limited_blas(blas):
+            if self.round_timeout is not None and graph is None:
+                with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
+                    return job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
+            with InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
+                return job(connection)
 
 
 class InProcessConnection(Connection):
@@ -101,7 +124,8 @@ class InProcessConnection(Connection):
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Run a request at each named site, in sorted order."""
-        names = sorted(after)
+        names = [name for name in sorted(after) if name in self._servers]
+        yield from (Response(name, lost=True, reason="not here") for name in sorted(after) if name not in self._servers)
         if self._threads > 1 and len(names) > 1 and self._seconds.get(request.function, 0.0) > THREADS_PAY:
             yield from self._in_threads(request, names, after)
             return

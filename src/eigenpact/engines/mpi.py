@@ -4,21 +4,34 @@ Every rank calls ``fit`` with its own sites.  Rank 0 broadcasts each request - a
 takes the replies one by one in sorted site-name order, so that the answer has the same bits for any number of ranks.  At the end
 the outcome is broadcast and every rank has the fitted estimator.  Messages are plain bytes (see ``runtime/wire.py``); nothing is
 pickled.
+
+Messages of an exchange on a graph travel from rank to rank by a neighbourhood collective, and stay where they are between two
+sites of one rank.  Rank 0 learns only what the ledger writes: who sent what shapes to whom.
+
+A local function that fails ends the run on every rank, with its reason.  A rank that fails otherwise ends the whole job
+(``MPI_Abort``) after printing its traceback, because the others may be waiting for it.  Before the engine is first used only
+``python -m mpi4py`` does so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
+import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, MissingExtraError, ProgramError, SiteFailure
-from ..runtime import Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire
+from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire
 from .blas import limited_blas
+
+Graph = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,36 +55,63 @@ class MPI:
         sites: Mapping[str, Any],
         job: Job,
         *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
+        graph: Graph | None = None,
         summation: Summation | None = None,
     ) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
-        if graph is not None:
-            raise ProgramError("graph programs do not run on this engine yet; use engine='inprocess'")
         comm = world()
-        servers = {name: SiteServer(name, X, summation=summation) for name, X in sites.items()}
-        owners = _owners(comm, servers)
-        with limited_blas(self.blas_threads):
-            if comm.rank > 0:
-                return _serve(comm, servers)
-            connection = MPIConnection(comm, servers, owners)
-            try:
-                outcome = job(connection)
-            except BaseException as error:
-                _broadcast(comm, wire.pack({"stop": f"{type(error).__name__}: {error}"}))
-                raise
-            _broadcast(comm, wire.pack({"stop": ""}))
-            _broadcast(comm, outcome.pack())
-            return outcome
+        servers = {
+            name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
+        }
+        owners = _owners(comm, servers, graph)
+        neighbourhood = None if graph is None else Neighbourhood(comm, owners, graph)
+        try:
+            with limited_blas(self.blas_threads):
+                return _serve(comm, servers, neighbourhood) if comm.rank > 0 else _run(comm, servers, owners, neighbourhood, job)
+        finally:
+            if neighbourhood is not None:
+                neighbourhood.close()
+
+
+def _run(
+    comm: Any,
+    servers: Mapping[str, SiteServer],
+    owners: Mapping[str, tuple[int, int]],
+    neighbourhood: Neighbourhood | None,
+    job: Job,
+) -> Outcome:
+    """Rank 0: run the job, then tell the others how it ended."""
+    connection = MPIConnection(comm, servers, owners, neighbourhood)
+    try:
+        outcome = job(connection)
+        packed = outcome.pack()
+    except BaseException as error:
+        with _abort_on_failure(comm):
+            connection.drain()
+            _broadcast(comm, wire.pack({"stop": f"{type(error).__name__}: {error}"}))
+        raise
+    with _abort_on_failure(comm):
+        connection.drain()
+        _broadcast(comm, wire.pack({"stop": ""}))
+        _broadcast(comm, packed)
+    return outcome
 
 
 class MPIConnection(Connection):
     """The ranks' sites as rank 0 sees them."""
 
-    def __init__(self, comm: Any, servers: Mapping[str, SiteServer], owners: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        comm: Any,
+        servers: Mapping[str, SiteServer],
+        owners: Mapping[str, tuple[int, int]],
+        neighbourhood: Neighbourhood | None = None,
+    ) -> None:
         self._comm = comm
         self._servers = servers
         self._owners = owners  # name -> (rank, n_features)
+        self._neighbourhood = neighbourhood
+        self._waiting: list[int] = []  # ranks whose replies are still to be received, the next one last
 
     def sites(self) -> tuple[str, ...]:
         """All sites of all ranks, sorted."""
@@ -91,40 +131,173 @@ class MPIConnection(Connection):
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Broadcast a request; receive the replies in sorted site order."""
-        header = {"request": {k: v for k, v in asdict(request).items() if k != "args"}, "after": dict(after)}
-        _broadcast(self._comm, wire.pack(header, request.args))
-        waiting = sorted(after, reverse=True)
-        try:
-            while waiting:
-                name = waiting.pop()
-                rank = self._owners[name][0]
-                if rank == 0:
-                    yield _execute(self._servers[name], request, after[name])
-                else:
-                    facts, arrays = wire.unpack(_receive(self._comm, rank))
-                    yield Response(name, arrays, error=facts["error"])
-        finally:  # the run may fail at one reply; the other ranks are still sending theirs
-            for name in reversed(waiting):
-                if self._owners[name][0] != 0:
-                    _receive(self._comm, self._owners[name][0])
+        names = sorted(after)
+        self._ask(request, after, [self._owners[name][0] for name in names])
+        for name in names:
+            if name in self._servers:
+                yield _execute(self._servers[name], request, after[name])
+            else:
+                facts, arrays = wire.unpack(self._next_reply())
+                yield Response(name, arrays, error=facts["error"])
 
-    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
-        """Not offered by this engine yet."""
-        raise ProgramError("graph programs do not run on this engine yet; use engine='inprocess'")
+    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Broadcast a request; the messages travel between the ranks, and only their shapes come here."""
+        if self._neighbourhood is None:
+            raise ProgramError("Exchange needs a graph: pass graph= to the engine's execute")
+        ranks = sorted({self._owners[name][0] for name in after})
+        self._ask(request, after, ranks)
+        with _abort_on_failure(self._comm):
+            responses = {response.site: response for response in _exchange(self._servers, self._neighbourhood, request, after)}
+        while self._waiting:
+            facts, _ = wire.unpack(self._next_reply())
+            responses |= {name: _described(name, told) for name, told in facts.items()}
+        yield from (responses[name] for name in sorted(responses))
+
+    def drain(self) -> None:
+        """Receive what is still being sent: a run may fail at one reply, and the ranks of the others must get on."""
+        while self._waiting:
+            self._next_reply()
+
+    def _ask(self, request: Request, after: Mapping[str, int], ranks: Iterable[int]) -> None:
+        self.drain()
+        fields = ("run", "epoch", "step", "kind", "function", "digest")
+        header = {"request": {name: getattr(request, name) for name in fields}, "after": dict(after)}
+        with _abort_on_failure(self._comm):
+            _broadcast(self._comm, wire.pack(header, request.args))
+        self._waiting = [rank for rank in ranks if rank > 0][::-1]
+
+    def _next_reply(self) -> memoryview:
+        with _abort_on_failure(self._comm):
+            return _receive(self._comm, self._waiting.pop())
 
 
-def _serve(comm: Any, servers: Mapping[str, SiteServer]) -> Outcome:
+class Neighbourhood:
+    """The ranks whose sites are neighbours of this rank's sites, and the way to them.
+
+    Parameters
+    ----------
+    comm : communicator of all ranks, each of which makes its own neighbourhood at the same time
+    owners : name -> (rank, n_features)
+    graph : node -> neighbours
+        Edges to unknown nodes are left to the driver to refuse.
+    """
+
+    def __init__(self, comm: Any, owners: Mapping[str, tuple[int, int]], graph: Graph) -> None:
+        self._ranks = {name: rank for name, (rank, _) in owners.items()}
+        known = ((a, b) for a, neighbours in graph.items() for b in neighbours if a in owners and b in owners)
+        edges = {(self._ranks[a], self._ranks[b]) for a, b in known}
+        self._here: int = comm.rank
+        self._sources = sorted(a for a, b in edges if b == self._here != a)
+        self._destinations = sorted(b for a, b in edges if a == self._here != b)
+        self._comm = comm.Create_dist_graph_adjacent(self._sources, self._destinations, reorder=False)
+
+    def close(self) -> None:
+        """Give the communicator back."""
+        self._comm.Free()
+
+    def exchange(self, responses: Iterable[Response]) -> dict[str, dict[str, Arrays]]:
+        """Carry the messages of this rank's sites to their receivers; give receiver -> sender -> arrays for the sites here."""
+        parcels = {rank: _Parcel() for rank in (*self._destinations, self._here)}
+        for response in responses:
+            for receiver, arrays in response.messages.items():
+                parcels[self._ranks[receiver]].put(response.site, receiver, arrays)
+        mine = parcels.pop(self._here)
+        letters = [*mine.letters(), *(letter for data in self._swap(parcels) for letter in _Parcel.open(data))]
+        inboxes: dict[str, dict[str, Arrays]] = {}
+        for sender, receiver, arrays in sorted(letters, key=lambda letter: letter[:2]):  # in one order on any number of ranks
+            inboxes.setdefault(receiver, {})[sender] = arrays
+        return inboxes
+
+    def _swap(self, parcels: Mapping[int, _Parcel]) -> list[memoryview]:
+        """Send a parcel to every rank with neighbours, and receive theirs."""
+        packed = [parcels[rank].pack() for rank in self._destinations]
+        out_sizes = np.array([len(data) for data in packed], dtype=np.int64)
+        in_sizes = np.zeros(len(self._sources), dtype=np.int64)
+        self._comm.Neighbor_alltoall(out_sizes, in_sizes)
+        received = np.empty(int(in_sizes.sum()), dtype=np.uint8)
+        sent = np.frombuffer(b"".join(packed), dtype=np.uint8)
+        self._comm.Neighbor_alltoallv([sent, out_sizes.tolist()], [received, in_sizes.tolist()])
+        return _cut(received, in_sizes)
+
+
+class _Parcel:
+    """Messages from the sites of one rank to the sites of one other; arrays that go to several sites there travel once."""
+
+    def __init__(self) -> None:
+        self._contents: dict[tuple[int, ...], tuple[Arrays, list[tuple[str, str]]]] = {}
+
+    def put(self, sender: str, receiver: str, arrays: Arrays) -> None:
+        """Add a message."""
+        _, addresses = self._contents.setdefault(tuple(id(a) for a in arrays), (arrays, []))
+        addresses.append((sender, receiver))
+
+    def letters(self) -> Iterator[tuple[str, str, Arrays]]:
+        """Sender, receiver and arrays of each message."""
+        for arrays, addresses in self._contents.values():
+            yield from ((sender, receiver, arrays) for sender, receiver in addresses)
+
+    def pack(self) -> bytearray:
+        """Bytes to travel."""
+        letters = [[len(arrays), addresses] for arrays, addresses in self._contents.values()]
+        return wire.pack({"letters": letters}, [a for arrays, _ in self._contents.values() for a in arrays])
+
+    @staticmethod
+    def open(data: memoryview) -> Iterator[tuple[str, str, Arrays]]:
+        """Inverse of :meth:`pack`: what :meth:`letters` gave where it came from."""
+        header, arrays = wire.unpack(data)
+        at = 0
+        for length, addresses in header["letters"]:
+            yield from ((sender, receiver, arrays[at : at + length]) for sender, receiver in addresses)
+            at += length
+
+
+def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood | None) -> Outcome:
     """Answer requests for the sites of this rank until rank 0 says stop."""
-    while True:
-        header, args = wire.unpack(_broadcast(comm))
-        if "stop" in header:
-            if header["stop"]:
-                raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
-            return Outcome.unpack(_broadcast(comm))
-        request = Request(args=args, **header["request"])
-        for name in sorted(set(header["after"]) & set(servers)):
-            response = _execute(servers[name], request, header["after"][name])
-            _send(comm, wire.pack({"error": response.error}, response.arrays))
+    with _abort_on_failure(comm):
+        while True:
+            header, args = wire.unpack(_broadcast(comm))
+            if "stop" in header:
+                break
+            request, after = Request(args=args, **header["request"]), header["after"]
+            here = sorted(set(after) & set(servers))
+            if request.kind == "exchange" and neighbourhood is not None:
+                responses = _exchange(servers, neighbourhood, request, after)
+                if here:
+                    _send(comm, wire.pack({response.site: _description(response) for response in responses}))
+                continue
+            for name in here:
+                response = _execute(servers[name], request, after[name])
+                _send(comm, wire.pack({"error": response.error}, response.arrays))
+        packed = None if header["stop"] else _broadcast(comm)
+    if packed is None:
+        raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
+    return Outcome.unpack(packed)
+
+
+def _exchange(
+    servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood, request: Request, after: Mapping[str, int]
+) -> list[Response]:
+    """Run a request at the sites of this rank and deliver the messages; every rank takes part, also one without sites."""
+    responses = [_execute(servers[name], request, after[name]) for name in sorted(set(after) & set(servers))]
+    inboxes = neighbourhood.exchange(responses)
+    for name, server in servers.items():
+        server.deliver(inboxes.get(name, {}))
+    return responses
+
+
+def _description(response: Response) -> dict[str, Any]:
+    """What rank 0 is told of a site's messages: dtypes and shapes."""
+    messages = {name: [[a.dtype.name, a.shape] for a in arrays] for name, arrays in response.messages.items()}
+    return {"error": response.error, "messages": messages}
+
+
+def _described(name: str, told: Mapping[str, Any]) -> Response:
+    """A response with arrays of the right dtypes and shapes, all of one zero: enough for checks and ledger."""
+    messages = {
+        neighbour: tuple(np.broadcast_to(np.zeros((), dtype), shape) for dtype, shape in described)
+        for neighbour, described in told["messages"].items()
+    }
+    return Response(name, messages=messages, error=told["error"])
 
 
 def _execute(server: SiteServer, request: Request, after: int) -> Response:
@@ -135,13 +308,35 @@ def _execute(server: SiteServer, request: Request, after: int) -> Response:
         return Response(server.name, error="".join(traceback.format_exception(error)))
 
 
-def _owners(comm: Any, servers: Mapping[str, SiteServer]) -> dict[str, tuple[int, int]]:
-    """Tell every rank which rank holds which site, and how many features it has."""
-    mine = wire.pack({name: server.n_features for name, server in servers.items()})
+@contextmanager
+def _abort_on_failure(comm: Any) -> Iterator[None]:
+    """End the job if this rank fails where the others would wait for it for ever."""
+    try:
+        yield
+    except BaseException:
+        if comm.size == 1:
+            raise
+        traceback.print_exc()
+        print(f"rank {comm.rank} failed as told above; the whole job ends", file=sys.stderr, flush=True)
+        comm.Abort(1)
+        raise
+
+
+def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -> dict[str, tuple[int, int]]:
+    """Tell every rank which rank holds which site, and how many features it has; all must have been given the same graph."""
+    edges = json.dumps(None if graph is None else {name: list(graph[name]) for name in sorted(graph)})
+    mine = {
+        "sites": {name: server.n_features for name, server in servers.items()},
+        "graph": hashlib.blake2b(edges.encode(), digest_size=16).hexdigest(),
+    }
     owners: dict[str, tuple[int, int]] = {}
-    for rank, packed in enumerate(all_gather(comm, mine)):
+    graphs: list[str] = []
+    for rank, packed in enumerate(all_gather(comm, wire.pack(mine))):
         held, _ = wire.unpack(packed)
-        for name, features in held.items():
+        graphs.append(held["graph"])
+        if graphs[rank] != graphs[0]:
+            raise InputError(f"rank {rank} was given another graph than rank 0; pass the same graph on every rank")
+        for name, features in held["sites"].items():
             if name in owners:
                 raise InputError(f"site {name!r} is on rank {owners[name][0]} and on rank {rank}; name the sites apart")
             owners[name] = (rank, features)
@@ -154,36 +349,56 @@ def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
     """Every rank's bytes, by rank, on every rank."""
     sizes = np.zeros(comm.size, dtype=np.int64)
     comm.Allgather(np.array([len(data)], dtype=np.int64), sizes)
-    packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
+    packed = np.empty(int(sizes.sum()), dtype=np.uint8)
     comm.Allgatherv(np.frombuffer(data, dtype=np.uint8), [packed, sizes.tolist()])
-    ends = np.cumsum(sizes)
-    return [packed[end - size : end].data for size, end in zip(sizes, ends, strict=True)]
+    return _cut(packed, sizes)
 
 
-def _broadcast(comm: Any, data: bytearray | None = None) -> bytearray:
+def _cut(data: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> list[memoryview]:
+    """Consecutive pieces of these sizes."""
+    return [data[end - size : end].data for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+
+
+def _broadcast(comm: Any, data: bytearray | None = None) -> memoryview:
     """Send bytes from rank 0 to all; other ranks pass nothing and receive."""
     size = np.array([len(data or b"")], dtype=np.int64)
     comm.Bcast(size, root=0)
-    buffer = data if data is not None else bytearray(int(size[0]))
-    comm.Bcast(np.frombuffer(buffer, dtype=np.uint8), root=0)
-    return buffer
+    buffer = np.empty(int(size[0]), dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+    comm.Bcast(buffer, root=0)
+    return buffer.data
 
 
 def _send(comm: Any, data: bytearray) -> None:
     comm.Send(np.frombuffer(data, dtype=np.uint8), dest=0)
 
 
-def _receive(comm: Any, rank: int) -> bytearray:
+def _receive(comm: Any, rank: int) -> memoryview:
     status = importlib.import_module("mpi4py.MPI").Status()
     comm.Probe(source=rank, status=status)
-    buffer = bytearray(status.Get_count())
-    comm.Recv(np.frombuffer(buffer, dtype=np.uint8), source=rank)
-    return buffer
+    buffer = np.empty(status.Get_count(), dtype=np.uint8)
+    comm.Recv(buffer, source=rank)
+    return buffer.data
 
 
 def world() -> Any:
-    """The communicator of all ranks."""
+    """The communicator of all ranks.  From here on, an exception that nobody catches on one rank ends them all."""
     try:
-        return importlib.import_module("mpi4py.MPI").COMM_WORLD
+        comm = importlib.import_module("mpi4py.MPI").COMM_WORLD
     except ImportError as error:
         raise MissingExtraError(f"engine 'mpi' needs mpi4py and MPI ({error}): pip install 'eigenpact[mpi]'") from error
+    if comm.size > 1 and not isinstance(sys.excepthook, _AbortingHook):
+        sys.excepthook = _AbortingHook(comm, sys.excepthook)
+    return comm
+
+
+class _AbortingHook:
+    """Tells of an uncaught exception as before, then ends the job: a rank that just left would be waited for by the others."""
+
+    def __init__(self, comm: Any, tell: Callable[..., Any]) -> None:
+        self._comm = comm
+        self._tell = tell
+
+    def __call__(self, *exception: Any) -> None:
+        self._tell(*exception)
+        sys.stderr.flush()
+        self._comm.Abort(1)

@@ -8,20 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_array
 
 from ..algorithms.auto import Auto
 from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.subspace import Subspace
 from ..algorithms.solution import Algorithm
-from ..engines import MPI, InProcess
+from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
 
 SOLVERS: dict[str, Callable[[], Algorithm]] = {"gram": Gram, "krylov": Krylov, "subspace": Subspace}
 """Exact joint solvers by name, besides "auto"."""
 
-ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI}
+ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
 def find_solver(solver: Any, engine: Engine) -> Algorithm:
@@ -40,16 +41,28 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:
     """The algorithm with its proxy given by name, and that name: the coordinator's own site, if it has one."""
     proxy = getattr(algorithm, "proxy", None)
+    if isinstance(proxy, bool):
+        raise InputError(f"proxy={proxy} must be a site's name or index, a table of public rows, or None")
     if isinstance(proxy, int | np.integer):
         if not -len(sites) <= proxy < len(sites):
             raise InputError(f"proxy={proxy} is not an index of the {len(sites)} sites; give 0 to {len(sites) - 1} or a name")
         proxy = sites[int(proxy)]
         return dataclasses.replace(algorithm, proxy=proxy), proxy  # type: ignore[type-var]
-    if not isinstance(proxy, str):
+    if proxy is None:
         return algorithm, None
+    if not isinstance(proxy, str):
+        return dataclasses.replace(algorithm, proxy=_public_rows(proxy)), None  # type: ignore[type-var]
     if proxy not in sites:
         raise InputError(f"proxy={proxy!r} is not a site; the sites are {', '.join(sorted(sites)[:10])}")
     return algorithm, proxy
+
+
+def _public_rows(proxy: Any) -> Any:
+    """Public rows as a float64 table (n x d)."""
+    try:
+        return check_array(proxy, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"proxy is neither a site nor a dense table of finite numbers: {error}") from error
 
 
 def find_engine(engine: Any) -> Engine:

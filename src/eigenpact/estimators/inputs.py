@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from ..data.checks import check_finite, check_numeric, check_same_features
 from ..errors import InputError, InputTypeError
+from ..runtime import Adopter, Engine
 
 
 def is_several_sites(X: Any) -> bool:
@@ -37,19 +38,49 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
         if sites is not None:
             raise InputError("sites= labels the rows of one matrix; X already comes as several sites, so leave sites out")
         named = list(X.items()) if isinstance(X, Mapping) else [(f"site{i}", part) for i, part in enumerate(X)]
+        if not named:
+            raise InputError("no sites were given; give at least one table with rows")
         return _hold_named(estimator, _by_text(named))
     if isinstance(X, list | tuple) and not X:
         raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
         return _hold_named(estimator, {"site0": X})
-    whole = _checked(estimator, "all sites", X, reset=True, alone=True, finite=False)
+    whole = _checked(estimator, "all sites", X, alone=True, finite=False)
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
         raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
+    unlabelled = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
+    if unlabelled:
+        raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
     parts = _by_text([(label, whole[np.flatnonzero(labels == label)]) for label in np.unique(labels)])
     for name, part in parts.items():
         check_finite(name, part, _feature_names(X))
+    _remember_features(estimator, X)
     return parts
+
+
+def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str, Any] | None:
+    """Sites that the engine makes of X itself, checked where the rows are; None if X is ordinary data.
+
+    Sets ``n_features_in_`` and feature names on the estimator.
+    """
+    parts = engine.adopt(X, check_rows) if isinstance(engine, Adopter) else None
+    if parts is None:
+        return None
+    if sites is not None:
+        raise InputError("sites= labels the rows of one matrix; here each worker's blocks are a site, so leave sites out")
+    if not parts:
+        raise InputError("X has no rows; give at least one table with rows")
+    try:
+        validate_data(estimator, next(iter(parts.values())).header, skip_check_array=True)
+    except TypeError as error:
+        raise InputTypeError(str(error)) from error
+    return dict(parts)
+
+
+def check_rows(name: str, table: Any) -> Any:
+    """Rows (n, d) of a site's table, numbers and finite; an engine calls this where the table is."""
+    return _checked(None, name, table, alone=False)
 
 
 def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
@@ -66,9 +97,10 @@ def _hold_named(estimator: Any, named: dict[str, Any]) -> dict[str, Any]:
     features = {name: (int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
     orders = check_same_features(features) if len(features) > 1 else {}
     checked: dict[str, Any] = {}
-    for i, (name, part) in enumerate(named.items()):
+    for name, part in named.items():
         table = part.iloc[:, orders[name]] if orders.get(name) is not None and hasattr(part, "iloc") else part
-        checked[name] = _checked(estimator, name, table, reset=i == 0, alone=len(named) == 1)
+        checked[name] = _checked(estimator, name, table, alone=len(named) == 1)
+    _remember_features(estimator, next((part for part in named.values() if _feature_names(part)), next(iter(named.values()))))
     return checked
 
 
@@ -77,17 +109,25 @@ def _feature_names(table: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(str(c) for c in columns)
 
 
-def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool, finite: bool = True) -> Any:
+def _remember_features(estimator: Any, table: Any) -> None:
+    """Set the number of features and their names, once all sites are known to be good."""
     if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
-        return _checked_where_it_lies(estimator, name, table, reset)
+        estimator.n_features_in_ = int(table.shape[1])
+    else:
+        validate_data(estimator, table, skip_check_array=True, reset=True)
+
+
+def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True) -> Any:
+    if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
+        return _checked_where_it_lies(name, table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
         raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")
     if hasattr(table, "columns"):
         check_numeric(name, table)
-    options = {"accept_sparse": ["csr", "csc"], "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
     prefix = "" if alone else f"site {name!r}: "
     try:
-        X = validate_data(estimator, table, **options) if reset else check_array(table, **options)
+        X = check_array(table, estimator=estimator, **options)
     except TypeError as error:
         raise InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first") from error
     except ValueError as error:
@@ -97,7 +137,7 @@ def _checked(estimator: Any, name: str, table: Any, reset: bool, alone: bool, fi
     return X
 
 
-def _checked_where_it_lies(estimator: Any, name: str, table: Any, reset: bool) -> Any:
+def _checked_where_it_lies(name: str, table: Any) -> Any:
     """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, never copied to this side."""
     xp = array_api_compat.array_namespace(table)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
@@ -109,6 +149,4 @@ def _checked_where_it_lies(estimator: Any, name: str, table: Any, reset: bool) -
     bad = int(xp.sum(xp.astype(~xp.isfinite(table), xp.int64)))
     if bad:
         raise InputError(f"site {name!r}: {bad} entries are NaN or infinite; drop those rows or fill them in")
-    if reset:
-        estimator.n_features_in_ = int(table.shape[1])
     return table

@@ -22,7 +22,7 @@ from ..linalg import Array, fix_signs
 from ..rows import Rows
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord
 from .choices import describe_solver, find_engine, find_solver, place_proxy
-from .inputs import hold, is_several_sites
+from .inputs import adopt, hold, is_several_sites
 
 
 class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Rounds after which to stop with ``converged_ = False`` and a warning.
     random_state : int, RandomState or None
     engine : str or engine
-        "inprocess", "mpi", or an instance such as ``ep.engines.InProcess(threads=1)``.
+        "inprocess", "mpi", "dask", or an instance such as ``ep.engines.InProcess(threads=1)``.
     journal : path, optional
         A file that lets a killed run go on: fit again with the same settings and the same path.
     callback : callable, optional
@@ -116,11 +116,14 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
         """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
 
-        X is None only where the engine holds the data.
+        X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
+        blocks are a site.
         """
         engine = find_engine(self.engine)
         self._check_parameters()
-        held = hold(self, X, sites) if X is not None else {}
+        held = adopt(self, engine, X, sites)
+        if held is None:
+            held = hold(self, X, sites) if X is not None else {}
         if held and not engine.spread:
             rows = sum(int(part.shape[0]) for part in held.values())
             if rows < 2:
@@ -181,7 +184,6 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             yield None
             return
         description = {
-            "sites": list(connection.sites()),
             "n_features": next(iter(connection.n_features().values())),
             "solver": describe_solver(algorithm),
             "n_components": self.n_components if self.n_components is None else float(self.n_components),
@@ -204,6 +206,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
         if self.tol is not None and not (isinstance(self.tol, Real) and self.tol >= 0):
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
         if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
             raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
 
@@ -256,7 +260,12 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def inverse_transform(self, T: Any) -> Any:
         """Rows (n, n_features) whose scores are T (n, k)."""
         check_is_fitted(self)
-        return (np.asarray(T) @ self.components_) * self.scale_ + self.mean_
+        scores = np.asarray(T)
+        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
+            raise InputError(
+                f"scores have shape {scores.shape}; give a table with {self.n_components_} columns, one per component"
+            )
+        return (scores @ self.components_) * self.scale_ + self.mean_
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""

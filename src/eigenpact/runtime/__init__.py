@@ -2,15 +2,17 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Connection, Costs, Engine, Job, Outcome
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
+from .mail import MailConnection, Post, SiteEndpoint
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
 
 __all__ = [
     "COORDINATOR",
+    "Adopter",
     "Arrays",
     "At",
     "Chain",
@@ -26,10 +28,12 @@ __all__ = [
     "Ledger",
     "Local",
     "LocalFunction",
+    "MailConnection",
     "Max",
     "Message",
     "Outcome",
     "PlainSum",
+    "Post",
     "Program",
     "Progress",
     "Reply",
@@ -37,6 +41,7 @@ __all__ = [
     "Response",
     "RoundRecord",
     "Site",
+    "SiteEndpoint",
     "SiteServer",
     "Sum",
     "Summation",

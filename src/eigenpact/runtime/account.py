@@ -47,6 +47,12 @@ class Account:
         self.ledger.sent(round_, epoch, step, function.short_name, senders, receivers, description, note)
         self._unwritten += self.ledger.since(mark)
 
+    def event(self, epoch: int, step: int, site: str, note: str) -> None:
+        """Write into the ledger that a site was lost or joined."""
+        mark = self.ledger.mark()
+        self.ledger.event(self.rounds, epoch, step, site, note)
+        self._unwritten += self.ledger.since(mark)
+
     def unwritten(self) -> list[list[Any]]:
         """Ledger rows that no journal entry holds yet, handed over once."""
         rows, self._unwritten = self._unwritten, []

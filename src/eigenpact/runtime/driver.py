@@ -110,7 +110,7 @@ class Driver:
             try:
                 return self._advance(body)
             except RosterChanged as change:
-                self._steps.drop(change.lost)
+                self._steps.change(change)
             finally:
                 body.close()
 
@@ -120,6 +120,7 @@ class Driver:
             try:
                 collective = body.send(value)
             except StopIteration as stop:
+                self._steps.finish()
                 return stop.value
             if type(collective) not in self._perform:
                 allowed = ", ".join(kind.__name__ for kind in self._perform)
@@ -201,6 +202,7 @@ class Driver:
             self._steps.save(progress.state)
         if self._callback is not None:
             self._callback(record)
+        self._steps.check_returned()
 
 
 def _refuse_on_graph(call: Call) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from . import wire
 from .ledger import Ledger, RoundRecord
@@ -120,4 +120,17 @@ class Engine(Protocol):
         ...
 
 
-__all__ = ["Connection", "Costs", "Engine", "Job", "Outcome"]
+@runtime_checkable
+class Adopter(Protocol):
+    """An engine that can make sites of data that lie in it already, such as a collection of blocks on a cluster."""
+
+    def adopt(self, X: Any, check: Callable[[str, Any], Any]) -> Mapping[str, Any] | None:
+        """Sites this engine makes of X itself (name -> what ``execute`` takes), or None if X is ordinary data.
+
+        ``check(name, table)`` returns the rows of a site's table or raises; it runs where the rows are.  Each site has a
+        ``shape`` (n, n_features) and a ``header``, an empty table with its columns.
+        """
+        ...
+
+
+__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome"]

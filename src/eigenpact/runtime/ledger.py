@@ -29,7 +29,7 @@ class Message:
     """One message: who sent which arrays to whom, in which round, computed by which local function.
 
     ``note`` is "setup" for set-up rounds, "own" for the coordinator's own site (nothing travelled), "resent" for what a resumed
-    run had to send again to sites that had forgotten it, else empty.
+    run sent again, "lost: ..." and "joined" (without arrays) for sites that left or came back, else empty.
     """
 
     round: int
@@ -124,6 +124,10 @@ class Ledger:
         shapes, dtypes, size = description
         if shapes and senders and receivers:
             self._enter(_Group(round, epoch, step, function, tuple(senders), tuple(receivers), shapes, dtypes, size, note))
+
+    def event(self, round: int, epoch: int, step: int, site: str, note: str) -> None:
+        """Enter that a site was lost or joined."""
+        self._enter(_Group(round, epoch, step, "", (site,), (COORDINATOR,), (), (), 0, note))
 
     def _enter(self, group: _Group) -> None:
         self._groups.append(group)

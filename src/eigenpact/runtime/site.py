@@ -68,7 +68,8 @@ class Request:
 class Response:
     """A site's answer to one request: arrays, or messages per neighbour for an exchange, or why there are none.
 
-    ``lost`` means that the site is gone (the run may go on without it), ``error`` that the function failed there.
+    ``lost`` means that the site is gone, for the ``reason`` given (the run may go on without it), ``error`` that the function
+    failed there.
     """
 
     site: str
@@ -76,6 +77,7 @@ class Response:
     messages: Mapping[str, Arrays] = field(default_factory=dict)
     error: str = ""
     lost: bool = False
+    reason: str = ""
 
 
 class SiteServer:
@@ -119,9 +121,10 @@ class SiteServer:
                 f"epoch {request.epoch} after step {after}"
             )
         function = find_local(request.function)
+        sizes = self._check(function, request.args)  # before anything is forgotten
         if begins:
             self._begin(request.run, request.epoch)
-        response = self._answer(request, function)
+        response = self._answer(request, function, sizes)
         self._last, self._digest, self._response = request.step, request.digest, response
         return response
 
@@ -130,10 +133,15 @@ class SiteServer:
         self._run, self._epoch, self._last, self._digest = run, epoch, 0, ""
         self._kept, self._inbox, self._response = {}, {}, None
 
-    def _answer(self, request: Request, function: LocalFunction) -> Response:
+    def _check(self, function: LocalFunction, args: Arrays) -> dict[str, int]:
+        try:
+            return function.check_args(args, self.n_features)
+        except EigenpactError as error:
+            raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
+
+    def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
         site = Site(self.name, self._X, MappingProxyType(self._kept), MappingProxyType(self._inbox), self._neighbours)
         try:
-            sizes = function.check_args(request.args, self.n_features)
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)
             undeclared = set(reply.keep) - set(function.keeps)

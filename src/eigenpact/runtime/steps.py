@@ -1,12 +1,14 @@
 """One step after the other: numbered, sent to its sites, checked, written down - or taken from the journal of an earlier try.
 
 An *epoch* is a stretch of the run with one roster of sites.  When a site is lost, :class:`RosterChanged` ends the epoch; steps
-are numbered anew in the next one, and sites forget what they kept.
+are numbered anew in the next one, and sites forget what they kept.  A lost site that is heard of again joins between two
+rounds.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,12 +36,17 @@ CUT_AFTER = 1 << 24
 Perform = Callable[[Request], Arrays]
 
 
-class RosterChanged(Exception):
-    """Sites were lost; the program starts again with the others."""
+MAX_RETURNS = 3
+"""A site that was dropped may come back this many times in a run; one that is always too slow must not restart it forever."""
 
-    def __init__(self, lost: Sequence[str]) -> None:
-        super().__init__(f"lost {', '.join(lost)}")
-        self.lost = tuple(lost)
+
+class RosterChanged(Exception):
+    """Sites were lost (name -> reason) or came back; the program starts again with the new roster."""
+
+    def __init__(self, lost: Mapping[str, str] | None = None, joined: Sequence[str] = ()) -> None:
+        super().__init__(f"lost {sorted(lost or {})}, joined {sorted(joined)}")
+        self.lost = dict(lost or {})
+        self.joined = tuple(joined)
 
 
 class Steps:
@@ -72,7 +79,30 @@ class Steps:
         self._can_cut = True
         self._resending = False
         self._over = False  # whether the epoch being replayed ended in a change of roster
-        self._missing: set[str] = set()  # sites found lost during the replay
+        self._missing: dict[str, str] = {}  # sites found lost during the replay, and why
+        self._known = self.roster  # all sites the run began with
+        self._losses: Counter[str] = Counter()
+        if len(self.roster) < min_sites and not (journal and journal.peek()):
+            raise TooFewSites(
+                f"{len(self.roster)} site(s) answer ({', '.join(self.roster)}), min_sites is {min_sites}; "
+                "bring up the others and fit again, or lower the engine's min_sites"
+            )
+        if journal is not None:
+            self._open_journal(journal)
+
+    def _open_journal(self, journal: Journal) -> None:
+        """Begin a new journal with the roster; to resume, all connected sites must have been in it."""
+        first = journal.peek()
+        if first is None:
+            journal.append(self._roster_entry())
+            return
+        self._known = tuple(first.facts["known"])
+        strangers = sorted(set(self.roster) - set(self._known))
+        if strangers:
+            raise JournalError(
+                f"{journal.path}: site {strangers[0]!r} was not part of this run, whose sites are {', '.join(self._known)}; "
+                "leave it out, or start afresh with another journal"
+            )
 
     # -- epochs ---------------------------------------------------------------------------------
 
@@ -83,6 +113,7 @@ class Steps:
         if journal and first and first.facts["kind"] == "roster":
             journal.next()
             self._epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
+            self._losses = Counter(first.facts["losses"])
             account.rounds, account.setup_rounds = first.facts["rounds"]
             account.ledger.extend(first.facts["ledger"])
             (account.basis,) = first.arrays or (account.basis,)
@@ -95,30 +126,62 @@ class Steps:
             return None
         return dict(zip(saved.facts["names"], saved.arrays, strict=False))
 
-    def drop(self, lost: Sequence[str]) -> None:
-        """Go on without these sites, under a new epoch."""
+    def change(self, change: RosterChanged) -> None:
+        """Go on without the lost sites and with those that came back, under a new epoch."""
+        lost = ", ".join(f"{name} ({why})" if why else name for name, why in sorted(change.lost.items()))
         if not self._coordinated:
-            raise SiteFailure(f"lost {', '.join(lost)}: a graph program needs every node; bring it back, or fit on the others")
-        self.roster = tuple(name for name in self.roster if name not in lost)
-        if len(self.roster) < self._min_sites:
-            raise TooFewSites(
-                f"lost {', '.join(lost)}: {len(self.roster)} site(s) left, min_sites is {self._min_sites}; "
+            raise SiteFailure(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
+        self._losses.update(change.lost.keys())
+        self.roster = tuple(sorted((set(self.roster) - set(change.lost)) | set(change.joined)))
+        replaying = self._journal is not None and self._journal.peek() is not None
+        if not replaying:  # else these rows are in the journal
+            for name, why in sorted(change.lost.items()):
+                self.account.event(self._epoch, self._step, name, f"lost: {why}" if why else "lost")
+            for name in change.joined:
+                self.account.event(self._epoch, self._step, name, "joined")
+        if len(self.roster) < max(1, self._min_sites):
+            error = TooFewSites(
+                f"lost {lost}: {len(self.roster)} site(s) left, min_sites is {self._min_sites}; "
                 "bring the sites back and fit again, or lower the engine's min_sites"
             )
+            error.basis = self.account.basis
+            raise error
         self._epoch += 1
-        if self._journal and self._journal.peek() is None:
-            self._journal.append(self._roster_entry(lost))
+        if self._journal and not replaying:
+            self._journal.append(self._roster_entry(change))
 
-    def _roster_entry(self, lost: Sequence[str] = (), start: Arrays = ()) -> Entry:
+    def check_returned(self) -> None:
+        """Between two rounds: take back sites that are heard of again."""
+        upcoming = self._journal.peek() if self._journal else None
+        if upcoming is not None:
+            here = upcoming.facts["kind"] == "roster" and upcoming.facts["reported"] == len(self.account.history)
+            if here and upcoming.facts["joined"]:
+                raise RosterChanged({}, upcoming.facts["joined"])
+            return
+        back = set(self.connection.sites()) & set(self._known) - set(self.roster)
+        joined = sorted(name for name in back if self._losses[name] <= MAX_RETURNS)
+        if joined and self._coordinated:
+            raise RosterChanged({}, joined)
+
+    def _roster_entry(self, change: RosterChanged | None = None, start: Arrays = ()) -> Entry:
         facts = {
             "kind": "roster",
             "epoch": self._epoch,
             "roster": list(self.roster),
-            "lost": list(lost),
+            "known": list(self._known),
+            "lost": change.lost if change else {},
+            "joined": list(change.joined) if change else [],
+            "losses": dict(self._losses),
+            "reported": len(self.account.history),
             "rounds": [self.account.rounds, self.account.setup_rounds],
             "ledger": self.account.unwritten(),
         }
         return Entry(facts, start)
+
+    def finish(self) -> None:
+        """The program has ended: a later replay ends here too, whoever has come back since."""
+        if self._journal is not None and self._journal.peek() is None:
+            self._journal.append(Entry({"kind": "end"}))
 
     # -- one step -------------------------------------------------------------------------------
 
@@ -164,11 +227,11 @@ class Steps:
         """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails."""
         sizes = function.check_args(request.args, self.n_features)
         arrived: dict[Description, list[str]] = {}
-        lost = []
+        lost: dict[str, str] = {}
         try:
             for response in self.connection.call(request, self._positions(targets)):
                 if response.lost:
-                    lost.append(response.site)
+                    lost[response.site] = response.reason
                     continue
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
@@ -187,7 +250,7 @@ class Steps:
         sizes = function.check_args(request.args, self.n_features)
         for response in self.connection.exchange(request, self._positions(self.roster)):
             if response.lost:
-                raise RosterChanged([response.site])
+                raise RosterChanged({response.site: response.reason})
             self._accept(response, request, function)
             for neighbour, arrays in sorted(response.messages.items()):
                 function.check_reply(arrays, sizes)
@@ -244,12 +307,12 @@ class Steps:
             return None
         entry = self._journal.peek()
         if entry is not None and entry.facts["kind"] == "roster":
-            raise RosterChanged(entry.facts["lost"])
+            raise RosterChanged(entry.facts["lost"], entry.facts["joined"])
         if self.at_saved_state():
             return self._replayed()
         entry = self._journal.next()
         if entry is None and self._missing:
-            lost, self._missing = sorted(self._missing), set()
+            lost, self._missing = self._missing, {}
             raise RosterChanged(lost)
         return entry
 
@@ -262,9 +325,10 @@ class Steps:
         what they make a site keep, and their replies are not looked at.
         """
         assert self._journal is not None
-        if (entry.facts["kind"], entry.facts["function"], entry.facts["digest"]) != (request.kind, function.name, request.digest):
+        written = tuple(entry.facts.get(key, "nothing") for key in ("kind", "function", "digest"))
+        if written != (request.kind, function.name, request.digest):
             raise JournalError(
-                f"{self._journal.path}: step {request.step} was {entry.facts['kind']} of {entry.facts['function']}, now it is "
+                f"{self._journal.path}: step {request.step} was {written[0]} of {written[1]}, now it is "
                 f"{request.kind} of {function.name}, or the arguments or sites differ; the program or its inputs changed since, "
                 "so start afresh with another journal"
             )
@@ -281,7 +345,7 @@ class Steps:
             elif not _same(perform(request), entry.arrays) and function.setup:
                 raise JournalError(f"{self._journal.path}: the sites' data changed since the journal was written; start afresh")
         except RosterChanged as change:  # first replay all that was reached with these sites
-            self._missing |= set(change.lost)
+            self._missing |= change.lost
         finally:
             self._resending = False
 
@@ -303,6 +367,7 @@ class Steps:
         self._journal.next()
         self._step = entry.facts["step"]
         self.account.restore(entry.facts, entry.arrays[len(entry.facts["names"]) :])
+        self.check_returned()  # as after the Progress that was cut at
         return True
 
 

@@ -61,6 +61,8 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays
             raise WireError(f"message array of shape {shape} needs {nbytes} bytes; {len(view) - at} are left")
         try:
             array = np.frombuffer(view[at : at + nbytes], dtype=dtype).reshape(shape)
+            if not array.flags.aligned:  # numpy adds up unaligned arrays in another order: other bits
+                array = array.copy()
         except (ValueError, OverflowError) as error:  # without entries, but with axes that numpy cannot hold
             raise WireError(f"message array cannot have shape {shape}: {error}") from error
         array.flags.writeable = False

@@ -23,7 +23,8 @@ Leaves the site
     ``At`` is used for a proxy at the coordinator's own site only: the model is computed where the rows are, nothing travels.
 
 Cost
-    8 d k bytes each way and 4 n_i d k flops per site and round; the coordinator keeps 2 max_blocks d k numbers.
+    8 d k bytes each way and 4 n_i d k flops per site and round; the coordinator keeps 2 max_blocks d k numbers, with a one-shot
+    start half as many more.
 
 Differences from the paper
     The secant model is our own; plain block Krylov is the classical method.  After a restart the last residual is confirmed by
@@ -45,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -57,13 +59,11 @@ from ...runtime import At, Progress, Site, Sum, local
 from ..products import scatter_action
 from ..setup import Setup, rows_of
 from ..solution import Solution, residual_angle
-from ..start import STIR, Start, check_start, merged_directions, stirred
+from ..start import STIR, STIR_MARGIN, Start, check_start, merged_directions, stir_size, stirred
 
-TIGHTEST_TOL = 1e-14
-"""Residuals below this share of the trace are rounding errors."""
-
-FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
-"""How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual."""
+FIRST_ACCURACY, MODEL_ACCURACY, MODEL_FLOOR = 1e-4, 0.05, 1e-11
+"""How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual; and how
+much of a unit vector must be new to be taken for more than rounding."""
 
 SHARE_BLOCK = 10
 """Block width while the number of components is still to be found from a share of the variance."""
@@ -89,7 +89,7 @@ def secant_model(proxy: Rows, space: KrylovSpace, trace: float, k: int, seed: in
 
     start = random_orthonormal(proxy.d, k, seed)
     if space.size:
-        start = stirred(space.ritz(lambda _: k).Z, k, seed)
+        start = orthonormalize(space.ritz(lambda _: k).Z + STIR * start)
     return leading_eigenpairs(action, start, k, trace, accuracy)[1]
 
 
@@ -117,12 +117,12 @@ class Krylov:
 
     def __post_init__(self) -> None:
         check_start(self.start)
-        if self.max_blocks < 3:
-            raise InputError(f"max_blocks={self.max_blocks} must be at least 3: two blocks to keep and one to add")
+        if not (isinstance(self.max_blocks, Integral) and self.max_blocks >= 3):
+            raise InputError(f"max_blocks={self.max_blocks!r} must be at least 3: two blocks to keep and one to add")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Expand, project, restart until the residual is small."""
-        tol = max(TIGHTEST_TOL, self.default_tol if setup.tol is None else setup.tol)
+        tol = setup.stopping_tol(self.default_tol)
         wanted = setup.n_components
         width = wanted if isinstance(wanted, int) else min(SHARE_BLOCK, setup.n_features, setup.n_samples)
         if state is None:
@@ -159,17 +159,25 @@ class Krylov:
                 fresh = await Sum(scatter_action, np.ascontiguousarray(space.Q[:, :k]))  # line 5, confirmed
                 space, confirmed = KrylovSpace(space.Q, np.concatenate([fresh, space.CQ[:, k:]], axis=1)), True
             else:
-                if space.size + width > max(self.max_blocks * width, k + 2 * width):
-                    space, confirmed = space.shrunk(max((self.max_blocks + 1) // 2 * width, k)), False  # line 6
+                if space.size + width > self._most_columns(setup, width, k):
+                    space, confirmed = space.shrunk((self._most_columns(setup, width, k) + width) // 2), False  # line 6
                 plain = proxy is None or converged
                 B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
                 probed = probed or plain
-                if B.shape[1] == 0:
+                if B.shape[1] == 0:  # Q is invariant
                     converged = setup.wanted(ritz.values) is not None
-                    break
+                    if converged:
+                        break
+                    fresh = random_orthonormal(setup.n_features, width, setup.seed + space.size)
+                    B = new_directions(fresh, space.Q, SMALLEST_STEP)
                 space = space.add(B, await Sum(scatter_action, B))  # lines 3, 4
             rounds += 1
         return _solution(setup, space, ritz, residual, tol, converged)
+
+    def _most_columns(self, setup: Setup, width: int, k: int) -> int:
+        """Columns that may be kept: max_blocks blocks, and for a share of the variance at least twice what it takes."""
+        share = isinstance(setup.n_components, float)
+        return max(self.max_blocks * width, 2 * (k + width) if share else 0)
 
     def _proxy(self, setup: Setup, W: Array) -> str | Rows | None:
         """What models the unseen part of C: the own site's name, public rows, or what the one-shot start brought."""
@@ -179,7 +187,9 @@ class Krylov:
             shape = np.shape(self.proxy)
             if len(shape) != 2 or shape[1] != setup.n_features:
                 raise InputError(f"proxy rows have shape {shape}; give a table with the sites' {setup.n_features} features")
-            return Rows(np.asarray(self.proxy), setup.mean, setup.scale)
+            rows = np.asarray(self.proxy, dtype=np.float64)
+            centre = {"pooled": setup.mean, "site": rows.mean(axis=0), False: None}[setup.center]
+            return Rows(rows, centre, setup.scale)
         return Rows(np.ascontiguousarray(W.T)) if W.shape[1] else None
 
     async def _first_block(self, setup: Setup, width: int, start: Array | None, proxy: str | Rows | None) -> Array:
@@ -188,13 +198,13 @@ class Krylov:
             if proxy is None:
                 return random_orthonormal(setup.n_features, width, setup.seed)
             start = await self._model(setup, KrylovSpace.empty(setup.n_features), width, FIRST_ACCURACY, proxy)
-        return stirred(start, width, setup.seed)
+        return stirred(start, width, setup)
 
     async def _next_block(self, setup: Setup, space: KrylovSpace, width: int, residual: float, proxy: str | Rows | None) -> Array:
         """What the model adds to span(Q); without a proxy, or if that is nothing, the next block of plain Krylov."""
         if proxy is not None:
             V = await self._model(setup, space, width, MODEL_ACCURACY * residual, proxy)
-            B = new_directions(V, space.Q, SMALLEST_STEP)
+            B = new_directions(V, space.Q, MODEL_FLOOR)
             if B.shape[1] > 0:
                 return B
         return space.next_block(width, setup.trace)
@@ -213,25 +223,28 @@ def _stir_would_show(setup: Setup, smallest: float, tol: float) -> bool:
 
     If not, a block of plain Krylov is added before a small residual is believed: it turns to whatever the start had missed.
     """
-    return bool(tol * setup.trace <= 0.1 * STIR * smallest / np.sqrt(setup.n_features))
+    return bool(tol * setup.trace <= stir_size(setup) * smallest / (STIR_MARGIN * np.sqrt(setup.n_features)))
 
 
 def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
-    """Residual over gap, column by column.
+    """Residual over gap, in two parts.
 
-    The residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value but what the
-    newest directions show: the mean Rayleigh quotient of the last k columns.  (The next Ritz value, a bound rather than an
-    estimate, was measured 4 to 50 times too large.)
+    Out of span(Q): the residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value
+    but what the newest directions show, the mean Rayleigh quotient of the last k columns.  (With the next Ritz value this part
+    was measured 4 to 50 times too large.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
+    errors and by rounding, both over the Ritz gap; a gap that rounding could make leaves the answer undetermined.  Where the gap
+    at the cut is as small as the tolerance, the estimate may be too small.
     """
-    k = ritz.Z.shape[1]
-    if k < space.size:
-        last = slice(max(k, space.size - k), None)
-        outside = min(float(ritz.values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
-    else:
-        outside = trace - float(ritz.values.sum())  # nothing outside span(Q) is larger
+    k, values = ritz.Z.shape[1], ritz.values
     lengths = np.linalg.norm(ritz.residual, axis=0)
-    angles = [residual_angle(r, v, outside) for r, v in zip(lengths.tolist(), ritz.values.tolist(), strict=False)]
-    return min(1.0, float(np.linalg.norm(angles)))
+    if k == space.size:
+        return residual_angle(float(np.linalg.norm(lengths)), float(values[k - 1]), trace - float(values.sum()))
+    last = slice(max(k, space.size - k), None)
+    newest = min(float(values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
+    outward = np.array([residual_angle(r, v, newest) for r, v in zip(lengths.tolist(), values.tolist(), strict=False)])
+    next_residual = space.ritz(lambda _: k + 1).residual[:, k]
+    mixing = float(np.linalg.norm(next_residual)) * float(outward[-1]) + float(np.finfo(float).eps * values[0])
+    return min(1.0, float(np.linalg.norm(outward)) + residual_angle(mixing, float(values[k - 1]), float(values[k])))
 
 
 def _solution(setup: Setup, space: KrylovSpace, ritz: Ritz, residual: float, tol: float, converged: bool) -> Solution:
@@ -243,4 +256,4 @@ def _solution(setup: Setup, space: KrylovSpace, ritz: Ritz, residual: float, tol
         reason = f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"
     else:
         reason = f"the space became invariant at scaled KKT residual {residual:.1e}: nothing new can be found"
-    return Solution(ritz.Z, np.maximum(values[:k], 0.0), residual, angle, converged, reason, {"columns_kept": space.size})
+    return Solution(ritz.Z, np.maximum(values[:k], 0.0), residual, angle, converged, reason)

@@ -71,7 +71,7 @@ class Subspace:
                 f"n_components={setup.n_components} (a share of the variance) needs a solver that sees more of the spectrum; "
                 "use solver='gram' or 'krylov', or give a number of components"
             )
-        tol = self.default_tol if setup.tol is None else setup.tol
+        tol = setup.stopping_tol(self.default_tol)
         k = setup.n_components
         if state is None:
             Z, ratio, residual_prev = await first_block(setup, k, self.start, start), 1.0, np.inf  # line 1
@@ -79,19 +79,19 @@ class Subspace:
         else:
             Z, (ratio, residual_prev, done) = state["Z"], state["counters"]
             first = int(done) + 1
-        for t in range(first, setup.max_rounds + 1):  # line 2
+        for t in range(first, max(first, setup.max_rounds) + 1):  # line 2
             G = await Sum(scatter_action, Z)  # line 3
             residual = kkt(G, Z, setup.trace)
             ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
             values, rotation = top_eigenpairs(Z.T @ G)
             Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
-            last = residual <= tol or t == setup.max_rounds
+            last = residual <= tol or t >= setup.max_rounds
             state = {"Z": Z, "counters": np.array([ratio, residual_prev, t])}
             await Progress(basis=Z_prev, objective=setup.share(values), kkt=residual, state=None if last else state)
             if last:
                 break
         converged = residual <= tol
-        next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k
+        next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k, unless they are closer than tol
         angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value))
         reason = (
             f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"

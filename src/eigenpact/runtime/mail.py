@@ -1,0 +1,281 @@
+"""Sites that are elsewhere: requests and replies as bytes, and what happens when they are late, lost, repeated or damaged.
+
+Every engine whose sites answer by message uses the same two ends.  At the site, :class:`SiteEndpoint` turns bytes into bytes and
+never raises: a request that is damaged, too large, of an unknown function or out of order is refused with the reason, nothing is
+computed and nothing revealed.  At the coordinator, :class:`MailConnection` sends over a :class:`Post`, waits at most
+``round_timeout``, matches replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops
+a site that stays silent.  A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
+
+A message to a site is ``after | checksum | payload``: the step the site is believed to have done last (checked against the site's
+own count), and a payload as in ``wire.py``, the same bytes for all sites.  The checksum is of the step and of the payload's own
+checksum, so that the payload is read once for all sites.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from ..errors import EigenpactError, StepError, TooFewSites, WireError
+from . import wire
+from .engine import Connection
+from .local import Arrays
+from .site import Request, Response, SiteServer
+
+CHECKSUM = 8
+"""Bytes for the CRC-32 before a payload, eight to keep arrays aligned.  It finds damage; against tampering engines use TLS."""
+
+PREFIX = 8
+MAX_MESSAGE = 1 << 33
+"""Larger messages are refused unread."""
+
+WINDOW = 32
+"""Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
+
+
+class Post(Protocol):
+    """Carries bytes to sites and back."""
+
+    def now(self) -> float:
+        """Seconds of the clock that timeouts are measured with."""
+        ...
+
+    def send(self, site: str, data: bytes) -> None:
+        """Send bytes to a site; returns at once."""
+        ...
+
+    def receive(self, until: float) -> tuple[str, bytes | None] | None:
+        """The next message and its site - without bytes if the site is known to be gone - or None if none came until then."""
+        ...
+
+
+class SiteEndpoint:
+    """A site's end: bytes in, bytes out.
+
+    Parameters
+    ----------
+    server : SiteServer
+    max_bytes : int
+        Larger messages are refused unread.
+    """
+
+    def __init__(self, server: SiteServer, max_bytes: int = MAX_MESSAGE) -> None:
+        self._server = server
+        self._max_bytes = max_bytes
+
+    def handle(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Answer one message; whatever is wrong with it is told in the answer."""
+        facts: dict[str, Any] = {"site": self._server.name}
+        try:
+            after, header, args = self._open(memoryview(data))
+            _check_types(header)
+            facts |= {key: header[key] for key in ("run", "epoch", "step")}
+            if header["what"] == "hello":
+                last = self._server.position(header["run"], header["epoch"])
+                return _seal(wire.pack(facts | {"n_features": self._server.n_features, "last": last}))
+            request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
+            return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
+        except _Damaged as error:
+            return _seal(wire.pack(facts | {"damaged": str(error)}))
+        except StepError as error:  # e.g. it was started anew in mid-run: it can take part again in the next epoch
+            return _seal(wire.pack(facts | {"lost": f"out of step: {error}"}))
+        except EigenpactError as error:
+            return _seal(wire.pack(facts | {"error": f"{type(error).__name__}: {error}"}))
+
+    def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
+        if len(data) > self._max_bytes:
+            raise _Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
+        return int.from_bytes(data[:PREFIX], "little"), *_unseal(data[PREFIX:], bytes(data[:PREFIX]))
+
+
+class MailConnection(Connection):
+    """The coordinator's end.
+
+    Parameters
+    ----------
+    post : Post
+    sites : names
+    round_timeout : float
+        Seconds a site may take to answer before it is dropped.
+    own_sites : names
+        Sites in the coordinator's own process.
+    max_bytes : int
+        Larger replies are refused unread.
+    """
+
+    def __init__(
+        self,
+        post: Post,
+        sites: Iterable[str],
+        *,
+        round_timeout: float,
+        own_sites: Iterable[str] = (),
+        max_bytes: int = MAX_MESSAGE,
+    ) -> None:
+        self._post = post
+        self._round_timeout = round_timeout
+        self._max_bytes = max_bytes
+        self._own = tuple(sorted(own_sites))
+        self._present = set(sites)
+        self._heard: set[str] = set()  # dropped, but heard of since: called again from the next epoch on
+        self._reasons: dict[str, str] = {}  # why sites were dropped
+        self._features: dict[str, int] = {}
+        told = self._ask(sorted(self._present), wire.pack(_hello("", 0)), ("", 0, 0))
+        self._features = {name: header["n_features"] for name, (header, _) in told.items() if "n_features" in header}
+        if told and not self._features:
+            raise TooFewSites(f"none of {len(told)} sites answered within {round_timeout:g} s; start them, or allow more time")
+
+    def sites(self) -> tuple[str, ...]:
+        """Sites that answer, sorted."""
+        return tuple(sorted((self._present | self._heard) & set(self._features)))
+
+    def own_sites(self) -> tuple[str, ...]:
+        """Sites in the coordinator's own process."""
+        return self._own
+
+    def n_features(self) -> Mapping[str, int]:
+        """Number of features at each site, as it told when the run began."""
+        return self._features
+
+    def positions(self, run: str, epoch: int) -> Mapping[str, int]:
+        """Ask every site for the last step it executed; one that does not tell is lost to this epoch."""
+        self._present |= self._heard
+        self._heard.clear()
+        told = self._ask(self.sites(), wire.pack(_hello(run, epoch)), (run, epoch, 0))
+        return {name: header.get("last", 0) for name, (header, _) in told.items()}
+
+    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Send a request; yield the replies in sorted site order, ``lost`` for sites that did not answer."""
+        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in _REQUEST_KEYS}, request.args)
+        letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
+        for name in sorted(after):
+            header, arrays = letters.reply_of(name)
+            yield Response(name, arrays, error=header.get("error", ""), lost="lost" in header, reason=header.get("lost", ""))
+
+    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
+        """Graph programs need engines whose nodes reach each other."""
+        raise WireError("this engine's sites do not reach each other; run graph programs with engine='inprocess' or 'mpi'")
+
+    def _ask(
+        self, names: Iterable[str], payload: bytearray, key: tuple[str, int, int]
+    ) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        letters = _Letters(self, payload, key, dict.fromkeys(names, 0))
+        return {name: letters.reply_of(name) for name in sorted(letters.after)}
+
+
+class _Letters:
+    """One request under way to its sites."""
+
+    def __init__(self, mail: MailConnection, payload: bytearray, key: tuple[str, int, int], after: Mapping[str, int]) -> None:
+        self.after = dict(after)
+        self._mail = mail
+        self._payload = payload
+        self._checksum = _checksum(payload)
+        self._key = key
+        self._unsent = sorted(after, reverse=True)
+        self._deadlines: dict[str, float] = {}
+        self._damage: dict[str, str] = {}  # what was wrong with a site's messages; it is asked again once
+        self._arrived: dict[str, tuple[dict[str, Any], Arrays]] = {}
+
+    def reply_of(self, name: str) -> tuple[dict[str, Any], Arrays]:
+        """Header and arrays of a site's reply; the header says ``lost``, with the reason, if there is none."""
+        while name not in self._arrived:
+            while self._unsent and len(self._deadlines) + len(self._arrived) < WINDOW:
+                self._send(self._unsent.pop())
+            self._receive()
+        return self._arrived.pop(name)
+
+    def _send(self, name: str) -> None:
+        if name not in self._mail._present:
+            self._arrived[name] = {"lost": self._mail._reasons.get(name, "not heard of")}, ()
+            return
+        after = self.after[name].to_bytes(PREFIX, "little")
+        self._mail._post.send(name, b"".join([after, _checksum(after + self._checksum), self._payload]))
+        self._deadlines.setdefault(name, self._mail._post.now() + self._mail._round_timeout)  # one for both tries
+
+    def _receive(self) -> None:
+        """Take one message, or give up on sites whose time is over."""
+        if not self._deadlines:
+            return
+        post = self._mail._post
+        came = post.receive(min(self._deadlines.values()))
+        if came is None:
+            for name in [n for n, deadline in self._deadlines.items() if deadline <= post.now()]:
+                self._lose(name, self._damage.get(name, f"no answer within {self._mail._round_timeout:g} s"))
+            return
+        name, data = came
+        if data is None:
+            self._lose(name, "its process or connection ended")
+            return
+        if len(data) > self._mail._max_bytes:
+            self._ask_again(name, f"reply of {len(data)} bytes refused unread: at most {self._mail._max_bytes} are allowed here")
+            return
+        try:
+            header, arrays = _unseal(memoryview(data))
+        except WireError as error:
+            self._ask_again(name, f"damaged reply: {error}")
+            return
+        if header.get("site") != name:
+            return
+        if name not in self._mail._present:  # whatever it says, it is there again
+            self._mail._heard.add(name)
+        if "damaged" in header:
+            self._ask_again(name, f"damaged request: {header['damaged']}")
+        elif (header.get("run"), header.get("epoch"), header.get("step")) == self._key and name in self._deadlines:
+            del self._deadlines[name]
+            self._arrived[name] = header, arrays
+
+    def _ask_again(self, name: str, reason: str) -> None:
+        """A damaged message is sent once more; the site repeats its reply without computing it again.
+
+        If that does not help the site is dropped when its time is over, not before: what came damaged may have been foreign.
+        """
+        if name not in self._deadlines:
+            return
+        if name not in self._damage:
+            self._send(name)
+        self._damage[name] = reason
+
+    def _lose(self, name: str, reason: str) -> None:
+        self._mail._present.discard(name)
+        self._mail._heard.discard(name)
+        self._mail._reasons[name] = reason
+        if name in self._deadlines:
+            del self._deadlines[name]
+            self._arrived[name] = {"lost": reason}, ()
+
+
+class _Damaged(WireError):
+    """A payload that does not have its checksum."""
+
+
+_TYPES = {"what": str, "run": str, "epoch": int, "step": int}
+_REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
+
+
+def _hello(run: str, epoch: int) -> dict[str, Any]:
+    return {"what": "hello", "run": run, "epoch": epoch, "step": 0}
+
+
+def _check_types(header: dict[str, Any]) -> None:
+    """JSON can hold other things than a message's header must: numbers for names, fractions or NaN for steps."""
+    for key in ("what", *(_REQUEST_KEYS[:3] if header.get("what") == "hello" else _REQUEST_KEYS)):
+        wanted = _TYPES.get(key, str)
+        if type(header.get(key)) is not wanted:
+            raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")
+
+
+def _checksum(data: bytes | bytearray | memoryview) -> bytes:
+    return zlib.crc32(data).to_bytes(CHECKSUM, "little")
+
+
+def _seal(payload: bytearray) -> bytes:
+    return _checksum(_checksum(payload)) + payload
+
+
+def _unseal(data: memoryview, after: bytes = b"") -> tuple[dict[str, Any], Arrays]:
+    payload = data[CHECKSUM:]
+    if len(data) < CHECKSUM or _checksum(after + _checksum(payload)) != bytes(data[:CHECKSUM]):
+        raise _Damaged(f"the checksum of {len(after) + len(data)} bytes does not fit")
+    return wire.unpack(payload)

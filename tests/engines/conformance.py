@@ -1,0 +1,317 @@
+"""What every engine must do alike: all solvers, and a small program for each collective.
+
+``suite(run)`` carries out all cases, where ``run(case)`` is how an engine executes one (``on(engine, sites)`` for engines that
+take sites as ``fit`` does).  Answers hold bits as hexadecimal text and ledger rows as lists, so that they can be written as
+JSON by another process and compared with ``==``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import eigenpact as ep
+from eigenpact.runtime import (
+    At,
+    Chain,
+    Connection,
+    Driver,
+    Exchange,
+    Gather,
+    Ledger,
+    Local,
+    Max,
+    Outcome,
+    Progress,
+    Reply,
+    Site,
+    Sum,
+    local,
+)
+from tests.engines.problems import OWN, SOLVERS, directed_ring, ring
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A solver with its options, or a program (of no arguments) with perhaps a graph.
+
+    ``own`` is the coordinator's own site, which must be in the coordinator's process.
+    """
+
+    label: str
+    solver: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    program: Callable[[], Any] | None = None
+    graph: Mapping[str, tuple[str, ...]] | None = None
+    own: str | None = None
+
+
+# -- a program for each collective ------------------------------------------------------------------------------------------
+
+
+@local(sends={"n": "", "sums": "d"}, setup=True)
+def count(site: Site) -> Any:
+    """Number of rows and sums of the columns."""
+    return np.int64(site.X.shape[0]), site.X.sum(axis=0)
+
+
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, bound="none")
+def action(site: Site, Z: Any) -> Any:
+    """The scatter about the origin times Z."""
+    return site.X.T @ (site.X @ Z)
+
+
+@local(sends={"head": "r d", "names": "c"})
+def some_rows(site: Site) -> Any:
+    """As many rows as the name has letters, in single precision, and the letters: of different shapes at each site."""
+    letters = np.frombuffer(site.name.encode(), dtype=np.uint8)
+    return site.X[: len(letters)].astype(np.float32), letters
+
+
+@local(takes={"sign": ""}, sends={"extremes": "d", "rows": ""})
+def extremes(site: Site, sign: Any) -> Any:
+    """The largest entries of the columns times a sign, and the number of rows."""
+    return (sign * site.X).max(axis=0), np.int64(len(site.X))
+
+
+@local(takes={"v": "d", "hops": ""}, sends={"v": "d", "hops": ""})
+def pass_on(site: Site, v: Any, hops: Any) -> Any:
+    """A hop of a chain: the order of the sites shows in the bits."""
+    w = v + site.X.T @ (site.X @ v) / len(site.X)
+    return w / np.linalg.norm(w), hops + 1
+
+
+@local(takes={"v": "d"}, keeps=("scores", "times"))
+def keep_scores(site: Site, v: Any) -> Any:
+    """Remember scores, and how often."""
+    return Reply(keep={"scores": site.X @ v + site.kept.get("scores", 0.0), "times": site.kept.get("times", 0) + 1})
+
+
+@local(sends={"mean": "", "times": ""})
+def mean_score(site: Site) -> Any:
+    """The mean of the scores that were kept."""
+    return site.kept["scores"].mean(), np.int64(site.kept["times"])
+
+
+@local(keeps=("x",))
+def begin_average(site: Site) -> Any:
+    """Begin with the node's own column means."""
+    return Reply(keep={"x": site.X.mean(axis=0)})
+
+
+@local(sends={"x": "d"}, keeps=("x",))
+def average(site: Site) -> Any:
+    """Average what came in with what is kept, in the order in which it lies there, and send the result."""
+    x = _averaged(site)
+    return Reply(send=x, keep={"x": x})
+
+
+@local(keeps=("x",))
+def end_average(site: Site) -> Any:
+    """Take in the last messages."""
+    return Reply(keep={"x": _averaged(site)})
+
+
+@local(takes={"sign": ""}, sends={"x": "d"})
+def averaged(site: Site, sign: Any) -> Any:
+    """The node's average times a sign."""
+    return sign * site.kept["x"]
+
+
+def _averaged(site: Site) -> Any:
+    total = site.kept["x"].copy()
+    for (x,) in site.inbox.values():
+        total += x
+    return total / (1 + len(site.inbox))
+
+
+@local(sends={"rows": "r d", "count": ""})
+def addressed(site: Site) -> Any:
+    """To each neighbour its own number of rows; nothing to one whose name begins with the last letter of this one's."""
+    return {name: (site.X[: 1 + len(name) % 3], np.int32(len(name))) for name in site.neighbours if name[0] != site.name[-1]}
+
+
+@local(sends={"seen": "d"})
+def seen(site: Site) -> Any:
+    """What came in: how many messages, and sums of the rows, weighed by order of arrival."""
+    total = np.full(site.X.shape[1], float(len(site.inbox)))
+    for i, (rows, n) in enumerate(site.inbox.values()):
+        total += (i + 1) * rows.sum(axis=0) * n
+    return total
+
+
+@local(sends={})
+def knock(_site: Site) -> Any:
+    """A message without arrays."""
+    return ()
+
+
+@local(sends={"knocks": ""})
+def knocks(site: Site) -> Any:
+    """How many messages came, all without arrays."""
+    return np.int64(sum(message == () for message in site.inbox.values()))
+
+
+async def sums() -> Any:
+    """Sum: a set-up round, then products."""
+    n, total = await Sum(count)
+    Z = np.linalg.qr(np.outer(np.arange(len(total)), [1.0, 0.0]) + np.eye(len(total), 2))[0]
+    for _ in range(3):
+        Z = np.linalg.qr(await Sum(action, Z))[0]
+        await Progress(basis=Z)
+    return n, total, Z
+
+
+async def gathers() -> Any:
+    """Gather: different shapes at each site."""
+    replies = await Gather(some_rows)
+    return tuple(array for name in sorted(replies) for array in replies[name])
+
+
+async def maxima() -> Any:
+    """Max: several arrays of different dtypes."""
+    return *(await Max(extremes, np.float64(1))), *(await Max(extremes, np.float64(-1)))
+
+
+async def at_sites() -> Any:
+    """At: one site after the other, among them the coordinator's own."""
+    return *(await At("quito", count)), *(await At(OWN, count)), *(await At("accra", some_rows))
+
+
+async def chains() -> Any:
+    """Chain: twice around."""
+    v, hops = await Chain(pass_on, np.ones(20), np.int64(0))
+    return await Chain(pass_on, v, hops)
+
+
+async def kept() -> Any:
+    """Local: state kept at the sites from step to step, also at sites that had other steps in between."""
+    await Local(keep_scores, np.ones(20))
+    await At("lima", count)
+    await Local(keep_scores, np.arange(20.0))
+    replies = await Gather(mean_score)
+    return tuple(array for name in sorted(replies) for array in replies[name])
+
+
+async def consensus() -> Any:
+    """Exchange: averages with the neighbours; then the largest and the least by Max."""
+    await Local(begin_average)
+    for _ in range(25):
+        await Exchange(average)
+    await Local(end_average)
+    return await Max(averaged, np.float64(1)), await Max(averaged, np.float64(-1))
+
+
+async def maximum_on_graph() -> Any:
+    """Max on a graph: by passing on the largest value."""
+    return await Max(action, np.eye(20, 2)), await Max(action, -np.eye(20, 2))
+
+
+async def addresses() -> Any:
+    """Exchange: a message of its own shape for some neighbours, none for others, and messages without arrays."""
+    await Exchange(addressed)
+    first = await Max(seen)
+    await Exchange(knock)
+    return first, await Max(knocks)
+
+
+CASES: tuple[Case, ...] = (
+    *(
+        Case(label, solver=solver, options=options, own=getattr(solver, "proxy", None))
+        for label, (solver, options) in SOLVERS.items()
+    ),
+    Case("Sum", program=sums),
+    Case("Gather", program=gathers),
+    Case("Max", program=maxima),
+    Case("At", program=at_sites, own=OWN),
+    Case("Chain", program=chains),
+    Case("Local", program=kept),
+    Case("Exchange on a ring", program=consensus, graph=ring()),
+    Case("Exchange with addresses", program=addresses, graph=ring()),
+    Case("Exchange one way", program=consensus, graph=directed_ring()),
+    Case("Exchange one way with addresses", program=addresses, graph=directed_ring()),
+    Case("Max on a graph", program=maximum_on_graph, graph=ring()),
+)
+
+
+# -- carrying them out ------------------------------------------------------------------------------------------------------
+
+
+def suite(run: Callable[[Case], Answer], *, graphs: bool = True, own: bool = True) -> dict[str, Answer]:
+    """Answers of an engine by label; without graph programs, or without an own site, where the engine has none."""
+    cases = [case for case in CASES if (graphs or case.graph is None) and (own or case.own is None)]
+    return {case.label: run(case) for case in cases}
+
+
+def on(engine: Any, sites: Mapping[str, Any]) -> Callable[[Case], Answer]:
+    """How to run a case on an engine; ``sites`` are those of this process, perhaps none."""
+
+    def run(case: Case) -> Answer:
+        if case.program is not None:
+            return execute(case, engine, sites)
+        pca = ep.FederatedPCA(3, solver=case.solver, random_state=0, engine=engine, **case.options).fit(sites or None)
+        return of_model(pca)
+
+    return run
+
+
+def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
+    """Run a program through the driver."""
+
+    def job(connection: Connection) -> Outcome:
+        async def program(_start: Any, _state: Any) -> Any:
+            return await case.program()
+
+        driver = Driver(connection, own=case.own, graph=case.graph)
+        result = driver.run(program)
+        facts = {"rounds": driver.rounds, "setup_rounds": driver.setup_rounds}
+        return Outcome({str(i): np.asarray(a) for i, a in enumerate(result)}, facts, driver.ledger)
+
+    outcome = engine.execute(sites, job, graph=case.graph)
+    return {"bits": {name: bits(a) for name, a in outcome.arrays.items()}, "ledger": rows(outcome.ledger)} | outcome.facts
+
+
+def of_model(pca: ep.FederatedPCA) -> Answer:
+    """What a fit ended with."""
+    names = ("components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_")
+    return {
+        "bits": {name: bits(getattr(pca, name)) for name in names},
+        "ledger": rows(pca.ledger_),
+        "rounds": pca.n_rounds_,
+        "setup_rounds": pca.n_setup_rounds_,
+        "sites": list(pca.sites_),
+        "stop": pca.stop_reason_,
+        "solver": pca.solver_,
+    }
+
+
+def bits(value: Any) -> str:
+    """Dtype, shape and bytes of an array as text."""
+    a = np.asarray(value)
+    return f"{a.dtype.name}{list(a.shape)} {a.tobytes().hex()}"
+
+
+def rows(ledger: Ledger) -> list[list[Any]]:
+    """The messages, as JSON can hold them."""
+    return [
+        [
+            m.round, m.epoch, m.step, m.function, m.sender, m.receiver,
+            [list(shape) for shape in m.shapes], list(m.dtypes), m.bytes, m.note,
+        ]
+        for m in ledger
+    ]  # fmt: skip
+
+
+def differences(found: Mapping[str, Answer], expected: Mapping[str, Answer]) -> list[str]:
+    """Where answers differ: label and what."""
+    return [
+        f"{label}: {key} differs"
+        for label, answer in found.items()
+        for key in sorted(answer.keys() | expected[label].keys())
+        if answer.get(key) != expected[label].get(key)
+    ]
