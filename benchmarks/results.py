@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import foundation
+from benchmarks import engines, foundation
 from benchmarks.table import print_rows
 
-FAMILIES = {"foundation": foundation.rows}
+FAMILIES = {"foundation": foundation.rows, "engines": engines.rows}
 
 
 def main() -> int:
