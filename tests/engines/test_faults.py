@@ -120,6 +120,7 @@ def test_a_thousand_schedules():
         except Exception as error:
             error.add_note(f"schedule {seed}")
             raise
+    print(dict(seen))  # shown by pytest -s
     assert seen["all"] >= 100
     assert seen["fewer"] >= 100
     assert seen["joined"] >= 50

@@ -314,3 +314,16 @@ def test_many_ranks_on_few_cores(job) -> None:
     done = job(32, code, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["32", "40"]
+
+
+@pytest.mark.parametrize(("columns", "what"), [("acb", "are in another order"), ("abz", r"differ in ['c', 'z']")])
+def test_ranks_with_other_columns_are_refused(job, columns: str, what: str) -> None:
+    """DataFrames whose columns differ between ranks: every rank says so, instead of adding up what does not belong together."""
+    done = job(
+        2,
+        "import numpy as np, pandas as pd\nfrom mpi4py import MPI\nimport eigenpact as ep\nrank = MPI.COMM_WORLD.rank\n"
+        f"table = pd.DataFrame(np.random.default_rng(rank).normal(size=(9, 3)), columns=list(('abc', '{columns}')[rank]))\n"
+        "ep.FederatedPCA(2, engine='mpi').fit({f'site{rank}': table})\n",
+    )
+    assert done.returncode != 0
+    assert f"the features of ranks 0 and 1 {what}" in done.stderr

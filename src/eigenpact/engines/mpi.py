@@ -20,7 +20,7 @@ import importlib
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,18 @@ class MPI:
     min_sites = 1
     spread = True
     costs = Costs(latency=1e-3, bandwidth=1e9, flops=2e10)
+
+    def check_features(self, names: Sequence[str] | None) -> None:
+        """Compare the feature names of all ranks; every rank raises if two of them differ."""
+        mine = json.dumps(None if names is None else list(names)).encode()
+        told = [json.loads(bytes(text)) for text in all_gather(world(), mine)]
+        named = [(rank, columns) for rank, columns in enumerate(told) if columns is not None]
+        for rank, columns in named[1:]:
+            first, wanted = named[0]
+            if columns != wanted:
+                other = sorted(set(columns) ^ set(wanted))[:5]
+                what = f"differ in {other}" if other else "are in another order"
+                raise InputError(f"the features of ranks {first} and {rank} {what}; give all the same columns, in one order")
 
     def execute(
         self,

@@ -20,7 +20,7 @@ from ..algorithms.solution import Algorithm, Solution
 from ..errors import InputError, NotConvergedWarning
 from ..linalg import Array, fix_signs
 from ..rows import Rows
-from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord
+from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord, Spreading
 from .choices import describe_solver, find_engine, find_solver, place_proxy
 from .inputs import adopt, hold, is_several_sites
 
@@ -129,6 +129,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             if rows < 2:
                 raise InputError(f"n_samples={rows}: one row has no variance; give at least two rows in all")
             check_n_components(self.n_components, rows, self.n_features_in_)
+        if isinstance(engine, Spreading):
+            engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
         algorithm = find_solver(self.solver, engine)
         outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
         self._adopt(outcome)

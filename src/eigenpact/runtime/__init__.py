@@ -2,7 +2,7 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
@@ -43,6 +43,7 @@ __all__ = [
     "Site",
     "SiteEndpoint",
     "SiteServer",
+    "Spreading",
     "Sum",
     "Summation",
     "find_local",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -133,4 +133,13 @@ class Adopter(Protocol):
         ...
 
 
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome"]
+@runtime_checkable
+class Spreading(Protocol):
+    """An engine whose processes each bring sites of their own."""
+
+    def check_features(self, names: Sequence[str] | None) -> None:
+        """Compare this process's feature names (None if it has none) with those of the others; all raise if they differ."""
+        ...
+
+
+__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading"]
