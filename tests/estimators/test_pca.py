@@ -505,3 +505,14 @@ def test_overlapping_fits_restore_the_number_of_blas_threads() -> None:
         fits = [pool.submit(ep.FederatedPCA(3, solver="krylov", random_state=i).fit, SITES) for i in range(12)]
         assert all(f.result().converged_ for f in fits)
     assert [info["num_threads"] for info in threadpool_info()] == before
+
+
+def test_a_residual_that_could_not_be_confirmed_is_not_called_converged() -> None:
+    """Stopped by max_rounds right after a start that may have missed a direction: small residual, but no claim."""
+    own, other = np.zeros((30, 6)), np.zeros((30, 6))
+    own[:, 0], other[:, 3] = np.linspace(-1, 1, 30), np.linspace(-9, 9, 30)
+    with pytest.warns(ep.NotConvergedWarning, match="must confirm|> tol"):
+        pca = ep.FederatedPCA(1, solver=ep.Krylov(proxy="a"), tol=0.5, max_rounds=1, center="site", random_state=0).fit(
+            {"a": own, "b": other}
+        )
+    assert not pca.converged_

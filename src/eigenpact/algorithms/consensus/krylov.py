@@ -153,6 +153,7 @@ class Krylov:
                 state=None if last else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed])},
             )
             if last:  # line 5
+                converged = converged and bool(confirmed) and bool(probed)
                 break
             if converged and not confirmed:
                 space = space.shrunk(space.size)
@@ -168,8 +169,8 @@ class Krylov:
                     converged = setup.wanted(ritz.values) is not None
                     if converged:
                         break
-                    fresh = random_orthonormal(setup.n_features, width, setup.seed + space.size)
-                    B = new_directions(fresh, space.Q, SMALLEST_STEP)
+                    anything = random_orthonormal(setup.n_features, width, setup.seed + space.size)
+                    B = new_directions(anything, space.Q, SMALLEST_STEP)
                 space = space.add(B, await Sum(scatter_action, B))  # lines 3, 4
             rounds += 1
         return _solution(setup, space, ritz, residual, tol, converged)
@@ -231,7 +232,7 @@ def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
 
     Out of span(Q): the residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value
     but what the newest directions show, the mean Rayleigh quotient of the last k columns.  (With the next Ritz value this part
-    was measured 4 to 50 times too large.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
+    was 4 to 50 times too large in trials.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
     errors and by rounding, both over the Ritz gap; a gap that rounding could make leaves the answer undetermined.  Where the gap
     at the cut is as small as the tolerance, the estimate may be too small.
     """
@@ -251,7 +252,8 @@ def _solution(setup: Setup, space: KrylovSpace, ritz: Ritz, residual: float, tol
     k, values = ritz.Z.shape[1], ritz.values
     angle = 0.0 if k == setup.n_features else _angle(ritz, space, setup.trace)
     if not converged:
-        reason = f"max_rounds={setup.max_rounds} reached at scaled KKT residual {residual:.1e} > tol {tol:.1e}; raise max_rounds"
+        short = f"{residual:.1e} > tol {tol:.1e}" if residual > tol else f"{residual:.1e}, which one more round must confirm"
+        reason = f"max_rounds={setup.max_rounds} reached at scaled KKT residual {short}; raise max_rounds"
     elif residual <= tol:
         reason = f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"
     else:
