@@ -16,20 +16,20 @@ A local function that fails ends the run on every rank, with its reason.  A rank
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, MissingExtraError, ProgramError, SiteFailure
+from ..errors import InputError, ProgramError, SiteFailure
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire
 from .blas import limited_blas
+from .ranks import all_gather, broadcast, cut, receive, send, world
 
 Graph = Mapping[str, tuple[str, ...]]
 
@@ -100,12 +100,12 @@ def _run(
     except BaseException as error:
         with _abort_on_failure(comm):
             connection.drain()
-            _broadcast(comm, wire.pack({"stop": f"{type(error).__name__}: {error}"}))
+            broadcast(comm, wire.pack({"stop": f"{type(error).__name__}: {error}"}))
         raise
     with _abort_on_failure(comm):
         connection.drain()
-        _broadcast(comm, wire.pack({"stop": ""}))
-        _broadcast(comm, packed)
+        broadcast(comm, wire.pack({"stop": ""}))
+        broadcast(comm, packed)
     return outcome
 
 
@@ -175,12 +175,12 @@ class MPIConnection(Connection):
         fields = ("run", "epoch", "step", "kind", "function", "digest")
         header = {"request": {name: getattr(request, name) for name in fields}, "after": dict(after)}
         with _abort_on_failure(self._comm):
-            _broadcast(self._comm, wire.pack(header, request.args))
+            broadcast(self._comm, wire.pack(header, request.args))
         self._waiting = [rank for rank in ranks if rank > 0][::-1]
 
     def _next_reply(self) -> memoryview:
         with _abort_on_failure(self._comm):
-            return _receive(self._comm, self._waiting.pop())
+            return receive(self._comm, self._waiting.pop())
 
 
 class Neighbourhood:
@@ -229,7 +229,7 @@ class Neighbourhood:
         received = np.empty(int(in_sizes.sum()), dtype=np.uint8)
         sent = np.frombuffer(b"".join(packed), dtype=np.uint8)
         self._comm.Neighbor_alltoallv([sent, out_sizes.tolist()], [received, in_sizes.tolist()])
-        return _cut(received, in_sizes)
+        return cut(received, in_sizes)
 
 
 class _Parcel:
@@ -267,7 +267,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
     """Answer requests for the sites of this rank until rank 0 says stop."""
     with _abort_on_failure(comm):
         while True:
-            header, args = wire.unpack(_broadcast(comm))
+            header, args = wire.unpack(broadcast(comm))
             if "stop" in header:
                 break
             request, after = Request(args=args, **header["request"]), header["after"]
@@ -275,12 +275,12 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
             if request.kind == "exchange" and neighbourhood is not None:
                 responses = _exchange(servers, neighbourhood, request, after)
                 if here:
-                    _send(comm, wire.pack({response.site: _description(response) for response in responses}))
+                    send(comm, wire.pack({response.site: _description(response) for response in responses}))
                 continue
             for name in here:
                 response = _execute(servers[name], request, after[name])
-                _send(comm, wire.pack({"error": response.error}, response.arrays))
-        packed = None if header["stop"] else _broadcast(comm)
+                send(comm, wire.pack({"error": response.error}, response.arrays))
+        packed = None if header["stop"] else broadcast(comm)
     if packed is None:
         raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
     return Outcome.unpack(packed)
@@ -355,62 +355,3 @@ def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -
     if not owners:
         raise InputError("no rank holds a site; pass sites to fit on at least one rank")
     return owners
-
-
-def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
-    """Every rank's bytes, by rank, on every rank."""
-    sizes = np.zeros(comm.size, dtype=np.int64)
-    comm.Allgather(np.array([len(data)], dtype=np.int64), sizes)
-    packed = np.empty(int(sizes.sum()), dtype=np.uint8)
-    comm.Allgatherv(np.frombuffer(data, dtype=np.uint8), [packed, sizes.tolist()])
-    return _cut(packed, sizes)
-
-
-def _cut(data: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> list[memoryview]:
-    """Consecutive pieces of these sizes."""
-    return [data[end - size : end].data for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
-
-
-def _broadcast(comm: Any, data: bytearray | None = None) -> memoryview:
-    """Send bytes from rank 0 to all; other ranks pass nothing and receive."""
-    size = np.array([len(data or b"")], dtype=np.int64)
-    comm.Bcast(size, root=0)
-    buffer = np.empty(int(size[0]), dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
-    comm.Bcast(buffer, root=0)
-    return buffer.data
-
-
-def _send(comm: Any, data: bytearray) -> None:
-    comm.Send(np.frombuffer(data, dtype=np.uint8), dest=0)
-
-
-def _receive(comm: Any, rank: int) -> memoryview:
-    status = importlib.import_module("mpi4py.MPI").Status()
-    comm.Probe(source=rank, status=status)
-    buffer = np.empty(status.Get_count(), dtype=np.uint8)
-    comm.Recv(buffer, source=rank)
-    return buffer.data
-
-
-def world() -> Any:
-    """The communicator of all ranks.  From here on, an exception that nobody catches on one rank ends them all."""
-    try:
-        comm = importlib.import_module("mpi4py.MPI").COMM_WORLD
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'mpi' needs mpi4py and MPI ({error}): pip install 'eigenpact[mpi]'") from error
-    if comm.size > 1 and not isinstance(sys.excepthook, _AbortingHook):
-        sys.excepthook = _AbortingHook(comm, sys.excepthook)
-    return comm
-
-
-class _AbortingHook:
-    """Tells of an uncaught exception as before, then ends the job: a rank that just left would be waited for by the others."""
-
-    def __init__(self, comm: Any, tell: Callable[..., Any]) -> None:
-        self._comm = comm
-        self._tell = tell
-
-    def __call__(self, *exception: Any) -> None:
-        self._tell(*exception)
-        sys.stderr.flush()
-        self._comm.Abort(1)
