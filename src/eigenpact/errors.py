@@ -41,6 +41,10 @@ class StepError(EigenpactError, RuntimeError):
     """A request that does not follow the last step a site executed."""
 
 
+class PolicyError(EigenpactError, PermissionError):
+    """A site's policy does not allow what a coordinator asks; the message begins with the rule's name."""
+
+
 class JournalError(EigenpactError, RuntimeError):
     """A journal that does not belong to this run or contradicts it."""
 

@@ -23,8 +23,10 @@ from eigenpact.runtime import (
     Gather,
     Ledger,
     Local,
+    LocalFunction,
     Max,
     Outcome,
+    Plan,
     Progress,
     Reply,
     Site,
@@ -34,6 +36,9 @@ from eigenpact.runtime import (
 from tests.engines.problems import OWN, SOLVERS, directed_ring, ring
 
 Answer = dict[str, Any]
+
+KINDS = ("at", "chain", "gather", "local", "max", "sum")
+"""Collectives with a coordinator."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +244,10 @@ CASES: tuple[Case, ...] = (
 )
 
 
+PLAN = Plan("programs", tuple(f.name for f in list(globals().values()) if isinstance(f, LocalFunction)), KINDS, max_rounds=100)
+"""What the programs tell sites that have a policy."""
+
+
 # -- carrying them out ------------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +276,7 @@ def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
         async def program(_start: Any, _state: Any) -> Any:
             return await case.program()
 
-        driver = Driver(connection, own=case.own, graph=case.graph)
+        driver = Driver(connection, own=case.own, graph=case.graph, plan=PLAN)
         result = driver.run(program)
         facts = {"rounds": driver.rounds, "setup_rounds": driver.setup_rounds}
         return Outcome({str(i): np.asarray(a) for i, a in enumerate(result)}, facts, driver.ledger)

@@ -3,5 +3,6 @@
 from .dask import Dask
 from .inprocess import InProcess
 from .mpi import MPI
+from .nvflare import NVFlare
 
-__all__ = ["MPI", "Dask", "InProcess"]
+__all__ = ["MPI", "Dask", "InProcess", "NVFlare"]

@@ -23,6 +23,7 @@ from ..rows import Rows
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord, Spreading
 from .choices import describe_solver, find_engine, find_solver, place_proxy
 from .inputs import adopt, hold, is_several_sites
+from .plans import plan_of
 
 
 class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -150,7 +151,8 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             problem = self._problem(seed)
-            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=engine.min_sites)
+            plan = plan_of(algorithm, int(self.max_rounds), problem.n_components)
+            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=engine.min_sites, plan=plan)
 
             async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
                 setup = await agree(problem)

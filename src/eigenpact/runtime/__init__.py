@@ -7,6 +7,7 @@ from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, Post, SiteEndpoint
+from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
 
@@ -22,6 +23,7 @@ __all__ = [
     "Driver",
     "Engine",
     "Exchange",
+    "Gate",
     "Gather",
     "Job",
     "Journal",
@@ -33,6 +35,8 @@ __all__ = [
     "Message",
     "Outcome",
     "PlainSum",
+    "Plan",
+    "Policy",
     "Post",
     "Program",
     "Progress",
@@ -42,11 +46,13 @@ __all__ = [
     "RoundRecord",
     "Site",
     "SiteEndpoint",
+    "SiteLedger",
     "SiteServer",
     "Spreading",
     "Sum",
     "Summation",
     "find_local",
     "local",
+    "read_site_ledger",
     "wire_table",
 ]

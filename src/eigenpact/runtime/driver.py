@@ -19,6 +19,7 @@ from .engine import Connection
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, RoundRecord
 from .local import Arrays, LocalFunction, as_arrays
+from .policy import Plan
 from .site import Request, Response
 from .steps import RosterChanged, Steps
 from .summation import PlainSum, Summation
@@ -43,6 +44,8 @@ class Driver:
         Node -> neighbours.  With it the program is a graph program: Exchange, Local and Max only, and no coordinator.
     min_sites : int
         The run goes on as long as this many sites are left.
+    plan : Plan, optional
+        What the program is about to do, for sites with a policy of their own.
     """
 
     def __init__(
@@ -55,10 +58,11 @@ class Driver:
         own: str | None = None,
         graph: Graph | None = None,
         min_sites: int = 1,
+        plan: Plan | None = None,
     ) -> None:
         if graph is not None and journal is not None:
             raise ProgramError("graph programs have no coordinator to keep a journal; pass journal=None")
-        self._steps = Steps(connection, journal=journal, own=own, coordinated=graph is None, min_sites=min_sites)
+        self._steps = Steps(connection, journal=journal, own=own, coordinated=graph is None, min_sites=min_sites, plan=plan)
         self._summation = summation or PlainSum()
         self._callback = callback
         self._graph = graph

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from . import wire
 from .ledger import Ledger, RoundRecord
+from .policy import Plan
 from .site import Request, Response
 from .summation import Summation
 
@@ -35,6 +36,10 @@ class Connection(Protocol):
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         ...
+
+    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:  # noqa: ARG002
+        """Tell the sites what a run is about to do; give why, for each that refuses.  Sites without a policy are not told."""
+        return {}
 
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         """The last step each site executed in this run and epoch."""

@@ -14,13 +14,15 @@ checksum, so that the payload is read once for all sites.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
-from ..errors import EigenpactError, StepError, TooFewSites, WireError
+from ..errors import EigenpactError, PolicyError, StepError, TooFewSites, WireError
 from . import wire
 from .engine import Connection
 from .local import Arrays
+from .policy import Plan
 from .site import Request, Response, SiteServer
 
 CHECKSUM = 8
@@ -58,11 +60,16 @@ class SiteEndpoint:
     server : SiteServer
     max_bytes : int
         Larger messages are refused unread.
+    tell : callable, optional
+        Called with the reason whenever a message is refused, for the site's log.
     """
 
-    def __init__(self, server: SiteServer, max_bytes: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self, server: SiteServer, max_bytes: int = MAX_MESSAGE, tell: Callable[[str], None] = lambda _reason: None
+    ) -> None:
         self._server = server
         self._max_bytes = max_bytes
+        self._tell = tell
 
     def handle(self, data: bytes | bytearray | memoryview) -> bytes:
         """Answer one message; whatever is wrong with it is told in the answer."""
@@ -74,14 +81,23 @@ class SiteEndpoint:
             if header["what"] == "hello":
                 last = self._server.position(header["run"], header["epoch"])
                 return _seal(wire.pack(facts | {"n_features": self._server.n_features, "last": last}))
+            if header["what"] == "plan":
+                self._server.admit(header["run"], header.get("plan"))
+                return _seal(wire.pack(facts))
             request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
             return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
         except _Damaged as error:
-            return _seal(wire.pack(facts | {"damaged": str(error)}))
+            return self._refuse(facts, "damaged", str(error))
         except StepError as error:  # e.g. it was started anew in mid-run: it can take part again in the next epoch
-            return _seal(wire.pack(facts | {"lost": f"out of step: {error}"}))
+            return self._refuse(facts, "lost", f"out of step: {error}")
+        except PolicyError as error:
+            return self._refuse(facts, "refused", str(error))
         except EigenpactError as error:
-            return _seal(wire.pack(facts | {"error": f"{type(error).__name__}: {error}"}))
+            return self._refuse(facts, "error", f"{type(error).__name__}: {error}")
+
+    def _refuse(self, facts: dict[str, Any], how: str, reason: str) -> bytes:
+        self._tell(reason)
+        return _seal(wire.pack(facts | {how: reason}))
 
     def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
@@ -102,6 +118,10 @@ class MailConnection(Connection):
         Sites in the coordinator's own process.
     max_bytes : int
         Larger replies are refused unread.
+    announces : bool
+        Whether sites have policies of their own and are told the plan of each run.
+    features : names or number of features, optional
+        What the plan says of the columns.
     """
 
     def __init__(
@@ -112,17 +132,23 @@ class MailConnection(Connection):
         round_timeout: float,
         own_sites: Iterable[str] = (),
         max_bytes: int = MAX_MESSAGE,
+        announces: bool = False,
+        features: tuple[str, ...] | int | None = None,
     ) -> None:
         self._post = post
+        self._announces = announces
+        self._planned_features = features
         self._round_timeout = round_timeout
         self._max_bytes = max_bytes
         self._own = tuple(sorted(own_sites))
-        self._present = set(sites)
+        self._invited = tuple(sites)
+        self._present = set(self._invited)
         self._heard: set[str] = set()  # dropped, but heard of since: called again from the next epoch on
         self._reasons: dict[str, str] = {}  # why sites were dropped
         self._features: dict[str, int] = {}
         told = self._ask(sorted(self._present), wire.pack(_hello("", 0)), ("", 0, 0))
         self._features = {name: header["n_features"] for name, (header, _) in told.items() if "n_features" in header}
+        self._reasons |= {name: _refusal(header) for name, (header, _) in told.items() if name not in self._features}
         if told and not self._features:
             raise TooFewSites(f"none of {len(told)} sites answered within {round_timeout:g} s; start them, or allow more time")
 
@@ -138,6 +164,20 @@ class MailConnection(Connection):
         """Number of features at each site, as it told when the run began."""
         return self._features
 
+    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
+        """Tell every site what the run is about to do; give why for each that takes no part."""
+        if not self._announces:
+            return {}
+        absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
+        plan = replace(plan, features=self._planned_features)
+        told = self._ask(self.sites(), wire.pack(_hello(run, 0, "plan") | {"plan": plan.to_dict()}), (run, 0, 0))
+        refused = {name: _refusal(header) for name, (header, _) in told.items() if _refusal(header)}
+        for name, reason in refused.items():
+            self._present.discard(name)
+            self._features.pop(name)
+            self._reasons[name] = reason
+        return absent | refused
+
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         """Ask every site for the last step it executed; one that does not tell is lost to this epoch."""
         self._present |= self._heard
@@ -151,7 +191,8 @@ class MailConnection(Connection):
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
-            yield Response(name, arrays, error=header.get("error", ""), lost="lost" in header, reason=header.get("lost", ""))
+            error = f"refused: {header['refused']}" if "refused" in header else header.get("error", "")
+            yield Response(name, arrays, error=error, lost="lost" in header, reason=header.get("lost", ""))
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Graph programs need engines whose nodes reach each other."""
@@ -254,13 +295,18 @@ _TYPES = {"what": str, "run": str, "epoch": int, "step": int}
 _REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
 
 
-def _hello(run: str, epoch: int) -> dict[str, Any]:
-    return {"what": "hello", "run": run, "epoch": epoch, "step": 0}
+def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
+    return {"what": what, "run": run, "epoch": epoch, "step": 0}
+
+
+def _refusal(header: Mapping[str, Any]) -> str:
+    """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
+    return str(header.get("refused") or header.get("error") or header.get("lost") or "")
 
 
 def _check_types(header: dict[str, Any]) -> None:
     """JSON can hold other things than a message's header must: numbers for names, fractions or NaN for steps."""
-    for key in ("what", *(_REQUEST_KEYS[:3] if header.get("what") == "hello" else _REQUEST_KEYS)):
+    for key in ("what", *(_REQUEST_KEYS[:3] if header.get("what") in ("hello", "plan") else _REQUEST_KEYS)):
         wanted = _TYPES.get(key, str)
         if type(header.get(key)) is not wanted:
             raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import EigenpactError, SiteFailure, StepError, WireError
 from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
+from .policy import Gate
 from .summation import PlainSum, Summation
 
 MAXIMUM = "runtime: maximum"
@@ -84,15 +85,25 @@ class SiteServer:
     """Runs requests at one site: one step after the other, each once, arguments and replies checked.
 
     A request names the step the driver believes this site did last (``after``).  The server executes it only if that is true,
-    repeats its cached reply for the same step and digest, and refuses anything else.
+    repeats its cached reply for the same step and digest, and refuses anything else.  With a ``gate`` it refuses what the site's
+    policy does not allow, before anything is computed or forgotten.
     """
 
-    def __init__(self, name: str, X: Any, *, neighbours: tuple[str, ...] = (), summation: Summation | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        X: Any,
+        *,
+        neighbours: tuple[str, ...] = (),
+        summation: Summation | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self.name = name
         self.n_features = int(X.shape[1])
         self._X = X
         self._neighbours = neighbours
         self._summation = summation or PlainSum()
+        self._gate = gate
         self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
         self._kept: dict[str, Any] = {}
         self._inbox: dict[str, Arrays] = {}
@@ -101,6 +112,11 @@ class SiteServer:
     def position(self, run: str, epoch: int) -> int:
         """The last step executed in this run and epoch; 0 if none."""
         return self._last if (run, epoch) == (self._run, self._epoch) else 0
+
+    def admit(self, run: str, plan: Any) -> None:
+        """Take note of what a run is about to do, or refuse it."""
+        if self._gate is not None:
+            self._gate.admit(run, plan)
 
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""
@@ -112,6 +128,8 @@ class SiteServer:
         if here and request.step == self._last and self._response is not None:
             if request.digest != self._digest:
                 raise StepError(f"site {self.name!r}: step {request.step} was already executed with other arguments")
+            if self._gate is not None:
+                self._gate.sent(request, self._response, again=True)
             return self._response
         begins = request.run != self._run or request.epoch > self._epoch
         last = self.position(request.run, request.epoch)
@@ -122,9 +140,13 @@ class SiteServer:
             )
         function = find_local(request.function)
         sizes = self._check(function, request.args)  # before anything is forgotten
+        if self._gate is not None:
+            self._gate.check(request, function)
         if begins:
             self._begin(request.run, request.epoch)
         response = self._answer(request, function, sizes)
+        if self._gate is not None:
+            self._gate.sent(request, response)
         self._last, self._digest, self._response = request.step, request.digest, response
         return response
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, JournalError, SiteFailure, TooFewSites
+from ..errors import InputError, JournalError, PolicyError, SiteFailure, TooFewSites
 from . import wire
 from .account import Account
 from .collectives import Call
@@ -22,6 +22,7 @@ from .engine import Connection
 from .journal import Entry, Journal
 from .ledger import COORDINATOR, Description, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
+from .policy import Plan
 from .site import Request, Response
 
 ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})
@@ -60,17 +61,32 @@ class Steps:
     """
 
     def __init__(
-        self, connection: Connection, *, journal: Journal | None, own: str | None, coordinated: bool, min_sites: int
+        self,
+        connection: Connection,
+        *,
+        journal: Journal | None,
+        own: str | None,
+        coordinated: bool,
+        min_sites: int,
+        plan: Plan | None = None,
     ) -> None:
         self.connection = connection
-        self.roster = tuple(sorted(connection.sites()))
         self.account = Account()
+        self._run = journal.run if journal else os.urandom(8).hex()
+        absent = connection.announce(self._run, plan) if plan is not None else {}
+        self.roster = tuple(sorted(connection.sites()))
+        resumes = journal is not None and journal.peek() is not None
+        if absent and len(self.roster) < max(1, min_sites) and not resumes:
+            told = "; ".join(f"{name}: {reason}" for name, reason in sorted(absent.items()))
+            raise PolicyError(f"refused before round 1 by {told}; ask for what these sites allow, or lower min_sites")
+        if not resumes:
+            for name, reason in sorted(absent.items()):
+                self.account.event(0, 0, name, f"refused: {reason}")
         self.n_features = _agreed_features(connection, self.roster)
         self._journal = journal
         self._own = own
         self._coordinated = coordinated
         self._min_sites = min_sites
-        self._run = journal.run if journal else os.urandom(8).hex()
         self._epoch = 0
         self._step = 0
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know

@@ -1,0 +1,315 @@
+"""Sites in other institutions, over NVIDIA FLARE: provisioned mutual TLS, a process at each site for the whole run.
+
+A run is one FLARE job.  Its configuration names classes of the installed eigenpact and nothing else.  At each site a process
+(``flare_site.py``) holds the rows and answers the bytes of ``runtime/mail.py``; at the coordinator FLARE's server carries them
+(``flare_relay.py``) to the process that called ``fit``, where the driver runs.  So timeouts are the driver's own: a site that is
+dead or silent is waited for once and then left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
+from itertools import takewhile
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.connection import Listener
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, ProgramError, SiteFailure, TooFewSites
+from ..runtime import Costs, Job, MailConnection, Outcome, Summation
+from .flare_kits import Kit, flare, write_job
+
+REPLY, GONE = b"r", b"g"
+"""First byte of what comes back: a site's reply, or why there is none."""
+
+STILL = 1.0
+"""Seconds between two looks at a job that is starting or ending."""
+
+END_WITHIN = 20.0
+"""Seconds a job may take to end by itself before it is aborted."""
+
+log = logging.getLogger("eigenpact.coordinator")
+
+
+@dataclass(frozen=True)
+class NVFlare:
+    """Run between institutions, with sites started by ``eigenpact site start``.
+
+    Parameters
+    ----------
+    kit : path
+        The coordinator's kit, whose server runs on this machine (``eigenpact coordinator start``).
+    sites : tuple of str, optional
+        Sites that are to take part; by default all of the federation.
+    min_sites : int
+        A run begins, and goes on, only with this many sites; 0, the default, stands for all that are to take part.
+    round_timeout : float
+        Seconds a site may take to answer before the run goes on without it.
+    start_timeout : float
+        Seconds until the sites' processes must be up.
+    job_file : path, optional
+        Where the identifier of the FLARE job is written; a job that is found there is ended first.
+
+    A fit starts a job and ends it.  For several fits, ``with engine.open() as connected:`` keeps the sites' processes.
+    """
+
+    kit: str | Path
+    _: KW_ONLY
+    sites: tuple[str, ...] | None = None
+    min_sites: int = 0
+    round_timeout: float = 60.0
+    start_timeout: float = 120.0
+    job_file: str | Path | None = None
+
+    spread = False
+    costs = Costs(latency=1e-1, bandwidth=1e7, flops=2e10)
+
+    def __post_init__(self) -> None:
+        for name in ("round_timeout", "start_timeout"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
+        federation = Kit.read(self.kit, "coordinator").federation
+        wanted = self.sites or federation.sites
+        unknown = sorted(set(wanted) - set(federation.sites))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is not a site of federation {federation.name!r}: {', '.join(federation.sites)}")
+        if not 0 <= self.min_sites <= len(wanted):
+            raise InputError(f"min_sites={self.min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
+        object.__setattr__(self, "sites", tuple(wanted))
+        object.__setattr__(self, "min_sites", self.min_sites or len(wanted))
+
+    @contextmanager
+    def open(self) -> Iterator[OpenNVFlare]:
+        """Start the sites' processes; an engine for any number of fits while the context lasts."""
+        kit = Kit.read(self.kit, "coordinator")
+        assert self.sites is not None
+        with _job(kit, self.sites, self) as (pipe, names):
+            post = RelayPost(pipe)
+            try:
+                yield OpenNVFlare(self, post, kit.federation.features, names)
+            finally:
+                post.close()
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Start the sites' processes, run the job here, and end them."""
+        with self.open() as connected:
+            return connected.execute(sites, job, graph=graph, summation=summation)
+
+
+class OpenNVFlare:
+    """An engine whose sites' processes are up; made by :meth:`NVFlare.open`."""
+
+    spread = False
+    costs = NVFlare.costs
+
+    def __init__(self, engine: NVFlare, post: RelayPost, features: tuple[str, ...] | int, connected: tuple[str, ...]) -> None:
+        self.min_sites = engine.min_sites
+        self._engine = engine
+        self._post = post
+        self._features = features
+        self._connected = connected
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpenNVFlare:  # scikit-learn clones by copying; a connection is shared
+        return self
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Run the job here, with the sites as they are."""
+        if graph is not None:
+            raise ProgramError("graph programs do not run on FLARE, whose sites do not reach each other; use engine='inprocess'")
+        if summation is not None:
+            raise ProgramError("sites between institutions encode sums by their own policy; leave summation out")
+        if sites:
+            raise InputError("with engine 'nvflare' the rows lie at the sites; call fit() without data")
+        timeout = self._engine.round_timeout
+        options: dict[str, Any] = {"round_timeout": timeout, "announces": True, "features": self._features}
+        return job(MailConnection(self._post, self._connected, **options))
+
+
+class RelayPost:
+    """Messages through FLARE's server; replies come in on a thread and wait in a queue."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._arrived: queue.SimpleQueue[tuple[str, bytes | None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True, name="eigenpact-relay").start()
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def send(self, site: str, data: bytes) -> None:
+        """Hand a message to FLARE's server."""
+        try:
+            self._pipe.send_bytes(frame(site, data))
+        except OSError as error:
+            raise _server_gone() from error
+
+    def receive(self, until: float) -> tuple[str, bytes | None] | None:
+        """The next reply, or None if none comes until then."""
+        try:
+            came = self._arrived.get(timeout=max(0.0, until - self.now()))
+        except queue.Empty:
+            return None
+        if came is None:
+            self._arrived.put(None)
+            raise _server_gone()
+        return came
+
+    def close(self) -> None:
+        """Tell the relay that the run is over; it would see only the end of this process otherwise."""
+        with suppress(OSError):
+            self._pipe.send_bytes(frame("", b""))
+
+    def _read(self) -> None:
+        try:
+            while True:
+                name, answer = unframe(self._pipe.recv_bytes())
+                if answer[:1] == GONE:
+                    log.warning("site %s: %s", name, answer[1:].decode(errors="replace"))
+                self._arrived.put((name, answer[1:] if answer[:1] == REPLY else None))
+        except (EOFError, OSError):
+            self._arrived.put(None)
+
+
+def frame(name: str, data: bytes | bytearray) -> bytes:
+    """A site's name and bytes as one message.
+
+    >>> unframe(frame("lima", b"abc"))
+    ('lima', b'abc')
+    """
+    encoded = name.encode()
+    return bytes([len(encoded)]) + encoded + data
+
+
+def unframe(message: bytes) -> tuple[str, bytes]:
+    """Inverse of :func:`frame`."""
+    length = message[0]
+    return message[1 : 1 + length].decode(), message[1 + length :]
+
+
+def _server_gone() -> SiteFailure:
+    return SiteFailure("the coordinator's server, or its job, has ended; start it again and resume from the journal")
+
+
+@contextmanager
+def _job(kit: Kit, sites: tuple[str, ...], engine: NVFlare) -> Iterator[tuple[Pipe, tuple[str, ...]]]:
+    """Submit a job and wait for its relay; end the job in the end."""
+    flare("nvflare")
+    with tempfile.TemporaryDirectory(prefix="eigenpact-") as name, _Administrator(kit) as administrator:
+        folder = Path(name)
+        key = os.urandom(32)
+        (folder / "key").touch(0o600)
+        (folder / "key").write_bytes(key)
+        address = str(folder / "relay")
+        relay = {"address": address, "key": str(folder / "key"), "call_timeout": 2 * engine.round_timeout + 10}
+        write_job(folder / "job", sites, relay)
+        with Listener(address, "AF_UNIX", authkey=key) as listener:
+            job = _submit(administrator, folder / "job", engine.job_file)
+            try:
+                pipe = _accept(administrator, listener, job, engine.start_timeout)
+                try:
+                    yield pipe, tuple(json.loads(pipe.recv_bytes()))
+                finally:
+                    pipe.close()
+            finally:
+                with suppress(TooFewSites):  # a server that is gone has no job
+                    administrator.ask(f"end {END_WITHIN}")
+
+
+def _submit(administrator: _Administrator, folder: Path, job_file: str | Path | None) -> str:
+    if job_file is not None and Path(job_file).exists():
+        administrator.ask(f"abort {Path(job_file).read_text().strip()}")
+    job = administrator.ask(f"submit {folder}")
+    if job_file is not None:
+        Path(job_file).write_text(job + "\n")
+    return job
+
+
+def _accept(administrator: _Administrator, listener: Listener, job: str, timeout: float) -> Pipe:
+    """The relay's connection; an error if the job ends before, or takes too long."""
+    came: queue.SimpleQueue[Pipe] = queue.SimpleQueue()
+
+    def accept() -> None:
+        with suppress(OSError):
+            came.put(listener.accept())
+
+    threading.Thread(target=accept, daemon=True, name="eigenpact-accept").start()
+    deadline = time.monotonic() + timeout
+    kit = administrator.kit
+    while time.monotonic() < deadline:
+        with suppress(queue.Empty):
+            return came.get(timeout=STILL)
+        if administrator.ask("status") == "over":
+            raise TooFewSites(f"FLARE ended the job before the sites were up: {_last_words(kit, job)}")
+    raise TooFewSites(f"the sites' processes were not up within {timeout:g} s; see log.txt in {kit.workspace}")
+
+
+class _Administrator:
+    """The process that speaks to FLARE's server as the coordinator's administrator (``flare_admin.py``)."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        command = [sys.executable, "-W", "ignore", "-m", "eigenpact.engines.flare_admin", str(kit.folder)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def __enter__(self) -> _Administrator:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.communicate()
+
+    def ask(self, command: str) -> str:
+        """Have a command carried out."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+            answer = json.loads(self._process.stdout.readline() or "{}")
+        except OSError:
+            answer = {}
+        if "value" in answer:
+            return str(answer["value"])
+        federation = self.kit.federation
+        where = f"the coordinator's server at {federation.host}:{federation.port}"
+        if answer.get("error") == "connection":
+            raise TooFewSites(f"{where} does not answer; start it with: eigenpact coordinator start {self.kit.folder}")
+        raise TooFewSites(f"{where} could not be asked to {command.split()[0]}: {answer.get('detail', 'FLARE failed')}")
+
+
+def _last_words(kit: Kit, job: str) -> str:
+    """What FLARE's server, on this machine, wrote of a job that failed."""
+    path = kit.workspace / "log.txt"
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    last = max((i for i, line in enumerate(lines) if job in line and " - ERROR - " in line), default=None)
+    if last is None:
+        return f"see {path}"
+    details = takewhile(lambda line: line.startswith("\t"), lines[last + 1 :])
+    return "; ".join([lines[last].partition(" - ERROR - ")[2].strip(), *(line.strip() for line in details)])

@@ -1,0 +1,60 @@
+"""What a solver is about to do, for sites that have a policy: read off its source, so that it cannot be forgotten."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+from ..algorithms import setup, start
+from ..algorithms.auto import Auto
+from ..algorithms.solution import Algorithm
+from ..runtime import Collective, LocalFunction, Plan, Progress
+from .choices import SOLVERS
+
+
+def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
+    """Functions and collectives that a run of this solver may use, the set-up's among them.
+
+    >>> from ..algorithms.consensus.gram import Gram
+    >>> plan_of(Gram(), 300, 5).kinds
+    ('local', 'sum')
+    """
+    functions, kinds = _uses(setup)
+    for module in _modules(type(algorithm)):
+        more, others = _uses(module)
+        functions, kinds = functions | more, kinds | others
+    if getattr(algorithm, "start", "random") == "one-shot":
+        more, others = _uses(start)
+        functions, kinds = functions | more, kinds | others
+    if not isinstance(getattr(algorithm, "proxy", None), str):
+        kinds = kinds - {"at"}  # the coordinator's own site, where there is one
+    count = n_components if isinstance(n_components, int) else None
+    return Plan(algorithm.name, tuple(sorted(functions)), tuple(sorted(kinds)), max_rounds, count)
+
+
+def functions_of(solver: str) -> tuple[str, ...]:
+    """Full names of the local functions that a solver given by name may use, with any start; for a site's policy."""
+    modules = _modules(Auto if solver == "auto" else SOLVERS[solver])
+    return tuple(sorted({name for module in (setup, start, *modules) for name in _uses(module)[0]}))
+
+
+def _modules(solver: Any) -> list[ModuleType]:
+    """Where the functions of a solver's class are; "auto" chooses among those that its module imports."""
+    if solver is not Auto:
+        return [_module(solver)]
+    choices = [value for value in vars(_module(Auto)).values() if inspect.isclass(value) and value in SOLVERS.values()]
+    return [_module(choice) for choice in choices]
+
+
+def _module(cls: Any) -> ModuleType:
+    return importlib.import_module(cls.__module__)
+
+
+def _uses(module: ModuleType) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of local functions and kinds of collectives that a module has among its names."""
+    values = list(vars(module).values())
+    functions = frozenset(value.name for value in values if isinstance(value, LocalFunction))
+    collectives = {value for value in values if inspect.isclass(value) and issubclass(value, Collective)}
+    return functions, frozenset(c.kind for c in collectives if c is not Progress and hasattr(c, "kind"))

@@ -1,0 +1,371 @@
+"""What a site allows, whoever asks: checked at the site before a function runs, and written down there.
+
+The coordinator announces a :class:`Plan` - solver, functions, collectives, rounds - before the first round.  A site's
+:class:`Gate` compares it with the site's own :class:`Policy` and refuses it by the name of the rule that it breaks; later it
+compares every request with the plan it admitted, so that a coordinator cannot announce one thing and do another.  What was
+admitted, refused and sent stands in the site's own ledger, a file with one JSON object a line; values are never written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import FileError, InputError, PolicyError
+from .ledger import COORDINATOR, describe
+from .local import Arrays, LocalFunction
+
+if TYPE_CHECKING:
+    from .site import Request, Response
+
+SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain"}
+"""Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
+
+ALWAYS = frozenset({"sum", "local"})
+"""Collectives that need no rule of their own."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a coordinator is about to do.
+
+    Attributes
+    ----------
+    solver : str
+    functions : tuple of str
+        Full names of all local functions that may be called.
+    kinds : tuple of str
+        Collectives that may be used: "sum", "local", "gather", ...
+    max_rounds : int
+        Rounds after which the solver stops.
+    n_components : int or None
+        Components asked for; None if a share of the variance, or all.
+    features : tuple of str, int or None
+        Names of the columns in order, or their number; None if it does not matter.
+    """
+
+    solver: str
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    max_rounds: int
+    n_components: int | None = None
+    features: tuple[str, ...] | int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Plan:
+        """Inverse of :meth:`to_dict`, for what a coordinator sent: everything is checked."""
+        if not isinstance(facts, dict) or set(facts) != {field.name for field in fields(cls)}:
+            raise PolicyError(f"rule plan: a plan has {', '.join(f.name for f in fields(cls))}; the versions may differ")
+        features = facts["features"]
+        good = (
+            isinstance(facts["solver"], str)
+            and _texts(facts["functions"])
+            and _texts(facts["kinds"])
+            and _count(facts["max_rounds"])
+            and (facts["n_components"] is None or _count(facts["n_components"]))
+            and (features is None or _count(features) or _texts(features))
+        )
+        if not good:
+            raise PolicyError("rule plan: the announced plan holds values of wrong types; the versions may differ")
+        tuples = {key: tuple(facts[key]) for key in ("functions", "kinds")}
+        return cls(**facts | tuples | {"features": tuple(features) if isinstance(features, list) else features})
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A site's own rules.
+
+    Parameters
+    ----------
+    solvers : tuple of str
+        Solvers by name.
+    functions : tuple of str
+        Full names of local functions that may run here.
+    modules : tuple of str
+        Modules of the site's own, imported at the start, whose local functions may be named in ``functions``.
+    min_rows : int
+        With fewer rows the site takes no part.
+    max_rounds : int
+        Replies of one run, set-up included; counted over restarts of site and coordinator.
+    max_runs_per_day : int
+        Runs admitted within 24 hours.
+    max_components : int
+        Columns of any array that is sent here, and components that may be asked for.
+    max_message_bytes : int
+        Larger messages are refused unread.
+    allow_gather, allow_at, allow_max, allow_chain : bool
+        Whether collectives are allowed that show this site's reply, and not only its part of a sum, to someone.
+    """
+
+    solvers: tuple[str, ...]
+    functions: tuple[str, ...]
+    modules: tuple[str, ...] = ()
+    min_rows: int = 20
+    max_rounds: int = 500
+    max_runs_per_day: int = 50
+    max_components: int = 100
+    max_message_bytes: int = 1 << 28
+    allow_gather: bool = False
+    allow_at: bool = False
+    allow_max: bool = False
+    allow_chain: bool = False
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:
+        """Rules as a TOML or JSON file holds them.
+
+        >>> Policy.from_dict({"solvers": ["gram"], "functions": [], "min_rows": 5}).min_rows
+        5
+        """
+        known = {field.name: field for field in fields(cls)}
+        for name, value in facts.items():
+            if name not in known:
+                raise InputError(f"{where}: unknown rule {name!r}; the rules are {', '.join(known)}")
+            kind = str(known[name].type)
+            good = (
+                _texts(value)
+                if kind.startswith("tuple")
+                else isinstance(value, bool)
+                if kind == "bool"
+                else _count(value) and value > 0
+            )
+            if not good:
+                wanted = {"bool": "true or false", "int": "a whole number > 0"}.get(kind, "a list of texts")
+                raise InputError(f"{where}: rule {name} = {value!r} must be {wanted}")
+        rules: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
+        return cls(**rules)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+
+class Gate:
+    """Admits or refuses what a coordinator asks of one site.
+
+    Parameters
+    ----------
+    site : str
+    policy : Policy
+    ledger : SiteLedger
+    n_rows : int
+    features : sequence of str, or int
+        The site's columns in order, or their number.
+    """
+
+    def __init__(self, site: str, policy: Policy, ledger: SiteLedger, *, n_rows: int, features: Sequence[str] | int) -> None:
+        self._site = site
+        self._policy = policy
+        self._ledger = ledger
+        self._n_rows = n_rows
+        self._features = features if isinstance(features, int) else tuple(features)
+        self._plan: Plan | None = None
+        self._run = ""
+        self._replies = 0
+
+    @property
+    def policy(self) -> Policy:
+        """The site's rules."""
+        return self._policy
+
+    def admit(self, run: str, facts: Any) -> None:
+        """Admit a run by its plan, or refuse it by the name of a rule; the plan of another run ends with that."""
+        try:
+            plan = Plan.from_dict(facts)
+            self._check_plan(plan)
+            if not self._ledger.knows(run) and self._ledger.runs_today() >= self._policy.max_runs_per_day:
+                raise PolicyError(f"rule max_runs_per_day = {self._policy.max_runs_per_day}: as many runs were admitted already")
+        except PolicyError as error:
+            self.refused(run, str(error))
+            raise
+        self._plan, self._run, self._replies = plan, run, self._ledger.replies(run)
+        self._ledger.write(
+            run=run, what="admitted", solver=plan.solver, n_components=plan.n_components, max_rounds=plan.max_rounds
+        )
+
+    def check(self, request: Request, function: LocalFunction) -> None:
+        """Refuse a request that breaks a rule or was not announced."""
+        try:
+            self._check_request(request, function)
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
+    def sent(self, request: Request, response: Response, again: bool = False) -> None:
+        """Write down what is about to leave."""
+        shapes, dtypes, size = describe(response.arrays)
+        if not shapes:
+            return
+        self._replies += not again
+        self._ledger.write(
+            run=request.run,
+            what="sent again" if again else "sent",
+            to=COORDINATOR,
+            epoch=request.epoch,
+            step=request.step,
+            kind=request.kind,
+            function=request.function,
+            shapes=shapes,
+            dtypes=dtypes,
+            bytes=size,
+        )
+
+    def refused(self, run: str, reason: str, function: str = "") -> None:
+        """Write down a refusal."""
+        self._ledger.write(run=run, what="refused", reason=reason, **({"function": function} if function else {}))
+
+    def _check_plan(self, plan: Plan) -> None:
+        rules = self._policy
+        if plan.solver not in rules.solvers:
+            raise PolicyError(
+                f"rule solvers: {plan.solver!r} is not allowed here; allowed are {', '.join(rules.solvers) or 'none'}"
+            )
+        unlisted = sorted(set(plan.functions) - set(rules.functions))
+        if unlisted:
+            raise PolicyError(f"rule functions: {unlisted[0]!r} is not listed at this site")
+        for kind in plan.kinds:
+            self._check_kind(kind)
+        if plan.max_rounds > rules.max_rounds:
+            raise PolicyError(f"rule max_rounds = {rules.max_rounds}: the plan allows itself {plan.max_rounds}")
+        if plan.n_components is not None and plan.n_components > rules.max_components:
+            raise PolicyError(f"rule max_components = {rules.max_components}: the plan asks for {plan.n_components}")
+        if self._n_rows < rules.min_rows:
+            raise PolicyError(f"rule min_rows = {rules.min_rows}: this site has fewer")
+        self._check_features(plan.features)
+
+    def _check_features(self, wanted: tuple[str, ...] | int | None) -> None:
+        mine = self._features
+        if wanted is None or wanted == mine:
+            return
+        count = mine if isinstance(mine, int) else len(mine)
+        if isinstance(wanted, int) or isinstance(mine, int):
+            n = wanted if isinstance(wanted, int) else len(wanted)
+            if n != count:
+                raise PolicyError(f"rule features: the plan has {n} features, this site {count}")
+            return
+        missing, extra = sorted(set(wanted) - set(mine)), sorted(set(mine) - set(wanted))
+        detail = (
+            "the same in another order"
+            if not missing and not extra
+            else "; ".join(
+                f"{what} {', '.join(some[:5])}" for what, some in (("not here:", missing), ("not in the plan:", extra)) if some
+            )
+        )
+        raise PolicyError(f"rule features: this site's columns are not the plan's ({detail})")
+
+    def _check_request(self, request: Request, function: LocalFunction) -> None:
+        rules, plan = self._policy, self._plan
+        if plan is None or request.run != self._run:
+            raise PolicyError("rule plan: this run was not announced here; announce its plan first")
+        if function.name not in rules.functions:
+            raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
+        if function.name not in plan.functions:
+            raise PolicyError(f"rule plan: {function.name!r} is not in the plan that was admitted")
+        self._check_kind(request.kind)
+        if request.kind not in plan.kinds:
+            raise PolicyError(f"rule plan: {request.kind!r} is not in the plan that was admitted")
+        if self._replies >= rules.max_rounds and request.kind != "local":
+            raise PolicyError(f"rule max_rounds = {rules.max_rounds}: as many replies of this run were sent already")
+        self._check_widths(function, request.args)
+
+    def _check_kind(self, kind: str) -> None:
+        if kind in ALWAYS:
+            return
+        if kind not in SINGLE_REPLIES:
+            raise PolicyError(f"rule collectives: {kind!r} is not allowed between institutions")
+        if not getattr(self._policy, SINGLE_REPLIES[kind]):
+            raise PolicyError(f"rule {SINGLE_REPLIES[kind]} = false: {kind!r} would show this site's own reply")
+
+    def _check_widths(self, function: LocalFunction, args: Arrays) -> None:
+        """Every axis but the features is a number of columns that the coordinator chose; so is a whole number."""
+        most = self._policy.max_components
+        for (label, shape), array in zip(function.takes.items(), args, strict=True):
+            axes = shape.text.split() if shape.text != "..." else ["..."] * array.ndim
+            chosen = [n for axis, n in zip(axes, array.shape, strict=True) if axis != "d"]
+            number = [int(array)] if array.ndim == 0 and array.dtype.kind in "iu" else []
+            if max([*chosen, *number], default=0) > most:
+                size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"
+                raise PolicyError(f"rule max_components = {most}: argument {label!r} of {function.short_name} is {size}")
+
+
+class SiteLedger:
+    """A site's own account in a file: one JSON object a line, on disk before anything leaves."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._admitted: dict[str, datetime] = {}
+        self._replies: dict[str, int] = {}
+        for row in read_site_ledger(self.path):
+            self._note(row)
+
+    def write(self, **facts: Any) -> None:
+        """Append a row with the time, and wait until it is on disk."""
+        row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts
+        try:
+            with open(self.path, "a", encoding="utf-8", opener=_owner_only) as file:
+                file.write(json.dumps(row, separators=(",", ":")) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FileError(f"the site's ledger {self.path} cannot be written: {error.strerror}; nothing was sent") from error
+        self._note(row)
+
+    def knows(self, run: str) -> bool:
+        """Whether the run was admitted before."""
+        return run in self._admitted
+
+    def runs_today(self) -> int:
+        """Runs admitted within the last 24 hours."""
+        since = datetime.now(UTC) - timedelta(days=1)
+        return sum(time > since for time in self._admitted.values())
+
+    def replies(self, run: str) -> int:
+        """Replies sent in a run so far."""
+        return self._replies.get(run, 0)
+
+    def _note(self, row: Mapping[str, Any]) -> None:
+        run = str(row.get("run", ""))
+        if row.get("what") == "admitted":
+            self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
+        elif row.get("what") == "sent":
+            self._replies[run] = self._replies.get(run, 0) + 1
+
+
+def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a site's ledger; none if there is no file yet."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FileError(f"the site's ledger {path} cannot be read: {error.strerror}") from error
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):  # torn when the machine stopped; what it tells of did not leave
+                break
+            raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another") from error
+    return rows
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,120 @@
+"""A federation on loopback for tests: real kits, real FLARE processes, mutual TLS, a free port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eigenpact.engines.flare_kits import Federation, Kit, make_kits
+
+ROOT = Path(__file__).parents[2]
+UP_WITHIN = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Parties:
+    """Kits in a folder and the FLARE processes that were started from them."""
+
+    def __init__(self, folder: Path, sites: Mapping[str, Any], policy: Mapping[str, Any], **options: Any) -> None:
+        self.folder = folder
+        features = options.pop("features", next(iter(sites.values())).shape[1])
+        self.timeout = options.pop("coordinator_timeout", 15.0)
+        make_kits(Federation("test", "localhost", free_port(), tuple(sites), features, **options), folder)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name, X in sites.items():
+            self.describe(name, X, policy)
+
+    def describe(self, name: str, X: Any, policy: Mapping[str, Any], **facts: Any) -> None:
+        """Write a site's rows and what its owner says of it."""
+        kit = Kit.read(self.folder / name, "site")
+        np.save(kit.folder / "rows.npy", X)
+        described = {
+            "name": name,
+            "opener": "tests.engines.flare_opener:load",
+            "data": str(kit.folder / "rows.npy"),
+            "features": kit.federation.features,
+            "policy": dict(policy),
+            "ledger": str(kit.folder / "ledger.jsonl"),
+            "coordinator_timeout": self.timeout,
+        }
+        (kit.folder / "site.json").write_text(json.dumps(described | facts))
+
+    def start(self, *names: str) -> None:
+        """Start the parties named, or all of them, and wait until sites are registered."""
+        for name in names or ("coordinator", *self.sites):
+            kit = Kit.read(self.folder / name, "coordinator" if name == "coordinator" else "site")
+            environment = os.environ | {"PYTHONPATH": str(ROOT), "EIGENPACT_SITE": str(kit.folder / "site.json")}
+            with open(kit.folder / "console.txt", "ab") as console:
+                self.processes[name] = subprocess.Popen(
+                    kit.command(), env=environment, stdout=console, stderr=console, start_new_session=True
+                )
+        for name in names or self.sites:
+            if name != "coordinator":
+                self.wait_for(name, "Successfully registered client")
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return Kit.read(self.folder / "coordinator", "coordinator").federation.sites
+
+    def log(self, name: str) -> str:
+        """All that a party's processes have logged."""
+        texts = [path.read_text(errors="replace") for path in sorted((self.folder / name).rglob("log.txt"))]
+        console = self.folder / name / "console.txt"
+        return "\n".join([*texts, console.read_text(errors="replace") if console.exists() else ""])
+
+    def wait_for(self, name: str, text: str, within: float = UP_WITHIN) -> None:
+        """Wait until a party has logged a text."""
+        deadline = time.monotonic() + within
+        while text not in self.log(name):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} has not logged {text!r}:\n{self.log(name)[-3000:]}")
+            time.sleep(0.2)
+
+    def family(self, name: str) -> list[int]:
+        """Process ids of a party: FLARE's daemon, and of jobs that it started or that outlived it."""
+        return members(self.processes[name].pid)
+
+    def signal(self, name: str, what: int) -> None:
+        """Send a signal to all processes of a party."""
+        for pid in self.family(name):
+            with_pid(pid, what)
+
+    def stop(self) -> None:
+        """Kill everything that was started here."""
+        for name, process in self.processes.items():
+            self.signal(name, signal.SIGKILL)
+            process.wait()
+
+
+def with_pid(pid: int, what: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.kill(pid, what)
+
+
+def members(session: int) -> list[int]:
+    """Processes of a session, zombies left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
