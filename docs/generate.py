@@ -50,6 +50,9 @@ def commands_page() -> str:
     ]
     for name, command in group.commands.items():
         parts += _command(f"eigenpact {name}", command)
+        if isinstance(command, click.Group):
+            for inner, part in command.commands.items():
+                parts += _command(f"eigenpact {name} {inner}", part)
     return "\n".join(parts)
 
 

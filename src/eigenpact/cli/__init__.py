@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from . import demo, fit, show, transform
+from . import check, coordinator, demo, federation, fit, show, site, transform
 from .consoles import print_error, stdout
 
 
@@ -33,6 +33,10 @@ app.command("demo", epilog="Example: eigenpact demo")(demo.command)
 app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
+app.command("check", epilog="Example: eigenpact check heart/cleveland/site.toml")(check.command)
+app.add_typer(federation.app, name="federation")
+app.add_typer(coordinator.app, name="coordinator")
+app.add_typer(site.app, name="site")
 
 
 def _version(wanted: bool) -> None:

@@ -36,7 +36,7 @@ def command(
     MODEL is a folder written by eigenpact fit, FILE a table with samples as rows: .csv, .tsv, .npy, .npz or .parquet.
     Columns are matched by name where both sides have names, else by their number.
     """
-    _check_target(output, file, overwrite)
+    check_target(output, file, overwrite)
     pca = load_model(model)
     table = read_table(file)
     X = _in_order(pca, table, file)
@@ -44,8 +44,7 @@ def command(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
         scores = np.asarray(pca.transform(X))
-    _write(output, scores, table.row_ids)
-    tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
+    write_scores(output, scores, table.row_ids)
 
 
 def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
@@ -76,7 +75,8 @@ def _columns(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[in
     return [at[name] for name in wanted]
 
 
-def _check_target(output: Path, file: Path, overwrite: bool) -> None:
+def check_target(output: Path, file: Path, overwrite: bool) -> None:
+    """Refuse an output that cannot be written, before anything is computed."""
     if output.suffix.lower() not in FORMATS:
         raise FileError(f"{output} must end in one of {', '.join(FORMATS)}; rename the output")
     if output.is_dir():
@@ -89,8 +89,8 @@ def _check_target(output: Path, file: Path, overwrite: bool) -> None:
         raise FileError(f"{output} cannot be written, because the folder {output.parent} does not exist; create it first")
 
 
-def _write(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
-    """Write scores (n_rows x k); the file appears complete or not at all."""
+def write_scores(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
+    """Write scores (n_rows x k) and tell; the file appears complete or not at all."""
     content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
     part = output.with_name(f".{output.name}.{secrets.token_hex(4)}")
     try:
@@ -100,6 +100,7 @@ def _write(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | 
         raise FileError(f"{output} cannot be written: {error.strerror or error}; choose another -o") from error
     finally:
         part.unlink(missing_ok=True)
+    tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
 
 
 def _as_npy(scores: np.ndarray[Any, Any]) -> bytes:

@@ -1,8 +1,8 @@
 """A site's process in a FLARE job: holds the rows and what is kept for the whole run, and answers bytes with bytes.
 
 FLARE starts it at the site when a job comes.  What it works on is said by the site's owner alone, in the file that the
-environment variable ``EIGENPACT_SITE`` names; nothing of it comes with the job.  It ends when the job does, or when nothing is
-heard of the coordinator for ``coordinator_timeout`` seconds.
+environment variable ``EIGENPACT_SITE`` names; nothing of it comes with the job.  It ends when the job does, when the
+site is stopped, or when nothing is heard of the coordinator for ``coordinator_timeout`` seconds.
 """
 
 from __future__ import annotations
@@ -138,10 +138,18 @@ class FlareSite:
         self._heard = time.monotonic()
 
     def _watch(self, timeout: float) -> None:
-        """End the process when the coordinator has been silent too long, unless a request is being computed."""
+        """End the process when the site was stopped, or the coordinator has been silent too long and nothing is being computed."""
+        parent = os.getppid()
         while True:
             time.sleep(min(1.0, timeout / 4))
+            if os.getppid() != parent:
+                _end("the site was stopped: this run is over here")
             if time.monotonic() - self._heard > timeout and not self._lock.locked():
-                log.warning("nothing heard of the coordinator for %g s: this run is over here", timeout)
-                logging.shutdown()
-                os._exit(3)
+                _end(f"nothing heard of the coordinator for {timeout:g} s: this run is over here")
+
+
+def _end(reason: str) -> None:
+    """At once, whatever FLARE's threads wait for."""
+    log.warning("%s", reason)
+    logging.shutdown()
+    os._exit(3)

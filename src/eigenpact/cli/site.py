@@ -1,0 +1,96 @@
+"""``eigenpact site``: take part in a federation with a table that stays here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ..data.readers import read_table
+from ..engines.flare_kits import Kit, flare
+from ..errors import FileError, InputError
+from ..estimators.model_files import load_model
+from .check import look
+from .consoles import stdout, tell
+from .site_files import COORDINATOR_TIMEOUT, SiteFile, read_policy
+from .site_rows import open_rows
+from .transform import check_target, write_scores
+
+app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a table that stays here.")
+
+
+@app.command("start", epilog="Example: eigenpact site start heart/cleveland --data patients.csv --policy policy.toml")
+def start(
+    kit: Annotated[Path, typer.Argument()],
+    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
+    coordinator_timeout: Annotated[
+        float, typer.Option(help="Seconds without a word of the coordinator after which a run is over here.")
+    ] = COORDINATOR_TIMEOUT,
+) -> None:
+    """Connect to the coordinator and answer what the policy allows, until stopped with Ctrl-C.
+
+    KIT is the folder this site was given.  Rows are read by a process of this machine for each run, and never leave it; what does
+    leave is written to the ledger first.
+    """
+    if not coordinator_timeout > 0:
+        raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be a number of seconds > 0")
+    flare("nvflare")
+    site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
+    if not look(site):
+        raise InputError("this site is not ready; see the lines marked NO")
+    owned = Kit.read(site.kit, "site")
+    facts = site.write_facts(owned, read_policy(site.policy))
+    tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
+    tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {owned.workspace / 'log.txt'}")
+    become(owned.command(), {"EIGENPACT_SITE": str(facts)})
+
+
+@app.command("transform", epilog="Example: eigenpact site transform heart/cleveland model/ -o scores.csv")
+def transform(
+    kit: Annotated[Path, typer.Argument()],
+    model: Annotated[Path, typer.Argument()],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    data: Annotated[Path | None, typer.Option("--data", help="The table; by default the one that was started last.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
+) -> None:
+    """Write the scores of this site's own rows on the joint components.  Nothing leaves this machine.
+
+    KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
+    """
+    owned = Kit.read(kit, "site")
+    file = data or _last_data(owned)
+    check_target(output, file, overwrite)
+    pca = load_model(model)
+    if owned.party not in pca.sites_:
+        raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
+    X = open_rows(owned.party, str(file), owned.federation.features)
+    if pca.n_features_in_ != X.shape[1] or list(getattr(pca, "feature_names_in_", [])) != _names(owned):
+        raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
+        write_scores(output, np.asarray(pca.transform(X)), read_table(file).row_ids)
+
+
+def become(command: list[str], environment: dict[str, str]) -> None:
+    """Let FLARE take this process over, so that it ends when the command is stopped."""
+    sys.stdout.flush()
+    os.execve(command[0], command, os.environ | environment)
+
+
+def _names(kit: Kit) -> list[str]:
+    return [] if isinstance(kit.federation.features, int) else list(kit.federation.features)
+
+
+def _last_data(kit: Kit) -> Path:
+    try:
+        return Path(json.loads((kit.folder / "site.json").read_text())["data"])
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{kit.folder} was not started with a table yet; name it with --data") from error

@@ -1,0 +1,31 @@
+"""A site's rows for a federation: read from its own file, columns in the agreed order.  Runs at the site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..data.checks import check_finite
+from ..data.readers import read_table
+from ..errors import InputError
+
+SHOWN = 5
+
+
+def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
+    """Rows (n x d) of a file; an error names the columns that are missing, not agreed on, or not finite."""
+    table = read_table(Path(data))
+    names = table.feature_names
+    wanted = features if isinstance(features, int) else len(features)
+    if isinstance(features, int) or names is None:
+        if table.X.shape[1] != wanted:
+            raise InputError(f"{data} has {table.X.shape[1]} columns, the federation has {wanted} features; give those")
+        X = table.X
+    else:
+        missing = [feature for feature in features if feature not in names]
+        if missing:
+            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+            raise InputError(f"{data} lacks the agreed columns {', '.join(missing[:SHOWN])}{more}; add them, or rename columns")
+        X = table.X[:, [names.index(feature) for feature in features]]
+    check_finite(name, X, None if isinstance(features, int) else features)
+    return X
