@@ -19,6 +19,7 @@ from eigenpact.engines.flare_kits import Federation, Kit, make_kits
 
 ROOT = Path(__file__).parents[2]
 UP_WITHIN = 60.0
+REGISTERED = "Successfully registered client"
 
 
 def free_port() -> int:
@@ -56,7 +57,10 @@ class Parties:
 
     def start(self, *names: str) -> None:
         """Start the parties named, or all of them, and wait until sites are registered."""
+        before = {name: self.log(name).count(REGISTERED) for name in self.sites}
         for name in names or ("coordinator", *self.sites):
+            if name in self.processes:
+                self.processes[name].wait()
             kit = Kit.read(self.folder / name, "coordinator" if name == "coordinator" else "site")
             environment = os.environ | {"PYTHONPATH": str(ROOT), "EIGENPACT_SITE": str(kit.folder / "site.json")}
             with open(kit.folder / "console.txt", "ab") as console:
@@ -65,7 +69,7 @@ class Parties:
                 )
         for name in names or self.sites:
             if name != "coordinator":
-                self.wait_for(name, "Successfully registered client")
+                self.wait_for(name, REGISTERED, before[name] + 1)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -77,17 +81,18 @@ class Parties:
         console = self.folder / name / "console.txt"
         return "\n".join([*texts, console.read_text(errors="replace") if console.exists() else ""])
 
-    def wait_for(self, name: str, text: str, within: float = UP_WITHIN) -> None:
-        """Wait until a party has logged a text."""
-        deadline = time.monotonic() + within
-        while text not in self.log(name):
+    def wait_for(self, name: str, text: str, times: int = 1) -> None:
+        """Wait until a party has logged a text so often."""
+        deadline = time.monotonic() + UP_WITHIN
+        while self.log(name).count(text) < times:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} has not logged {text!r}:\n{self.log(name)[-3000:]}")
             time.sleep(0.2)
 
     def family(self, name: str) -> list[int]:
         """Process ids of a party: FLARE's daemon, and of jobs that it started or that outlived it."""
-        return members(self.processes[name].pid)
+        kit = Kit.read(self.folder / name, "coordinator" if name == "coordinator" else "site")
+        return with_argument(str(kit.workspace))
 
     def signal(self, name: str, what: int) -> None:
         """Send a signal to all processes of a party."""
@@ -106,15 +111,12 @@ def with_pid(pid: int, what: int) -> None:
         os.kill(pid, what)
 
 
-def members(session: int) -> list[int]:
-    """Processes of a session, zombies left out."""
+def with_argument(text: str) -> list[int]:
+    """Processes that have this argument on their command line, zombies left out."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                found.append(int(entry.name))
+            with suppress(OSError):
+                if text.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
     return found

@@ -1,7 +1,7 @@
 """Submits FLARE jobs, watches and ends them; a process of its own, so that FLARE's client stays out of the caller's.
 
-Run as ``python -m eigenpact.engines.flare_admin KIT``.  It reads one command a line - ``submit FOLDER``, ``abort JOB``,
-``status``, ``end SECONDS`` - and answers each with one line of JSON.  It ends with its input.
+Run as ``python -m eigenpact.engines.flare_admin KIT``.  It reads one command a line - ``clients``, ``submit FOLDER``,
+``abort JOB``, ``status``, ``end SECONDS`` - and answers each with one line of JSON.  It ends with its input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nvflare.fuel.flare_api.api_spec import AuthenticationError, JobNotFound, NoConnection
+from nvflare.fuel.flare_api.api_spec import AuthenticationError, InternalError, JobNotFound, JobNotRunning, NoConnection
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from .flare_kits import ADMIN, Kit
@@ -40,16 +40,20 @@ class Administrator:
                 return {"value": getattr(self, f"_{command}")(session, rest)}
         except NoConnection as error:
             return {"error": "connection", "detail": str(error)}
-        except AuthenticationError as error:
-            return {"error": "authentication", "detail": str(error)}
+        except (AuthenticationError, InternalError) as error:
+            return {"error": "refused", "detail": str(error)}
+
+    def _clients(self, session: Session, _: str) -> list[str]:
+        """Names of the sites that are connected."""
+        return sorted(client.name for client in session.get_system_info().client_info)
 
     def _submit(self, session: Session, folder: str) -> str:
         self._job = str(session.submit_job(folder))
         return self._job
 
     def _abort(self, session: Session, job: str) -> bool:
-        """End a job of an earlier try; false if it was over or is not known."""
-        with contextlib.suppress(JobNotFound):
+        """End a job of an earlier try; false if it is over, died with its server, or is not known."""
+        with contextlib.suppress(JobNotFound, JobNotRunning, InternalError):
             if not self._over(session, job):
                 session.abort_job(job)
                 return True

@@ -43,6 +43,9 @@ SITE_CONFIG: dict[str, Any] = {
 }
 """The one job configuration that a site accepts."""
 
+HEARTBEAT_TIMEOUT = 30
+"""Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 
 
@@ -157,11 +160,12 @@ class Kit:
         """What starts FLARE for this kit, wherever the kit lies now."""
         if self.party == "coordinator":
             self._keep_inside()
-            module, config, who = "nvflare.private.fed.app.server.server_train", "fed_server.json", []
+            kind, who = "server", []
         else:
-            module, config, who = "nvflare.private.fed.app.client.client_train", "fed_client.json", [f"uid={self.party}"]
+            kind, who = "client", [f"uid={self.party}"]
         settings = ["secure_train=true", *who, "org=eigenpact", "config_folder=config"]
-        return [sys.executable, "-u", "-m", module, "-m", str(self.workspace), "-s", config, "--set", *settings]
+        start = [sys.executable, "-u", "-m", "eigenpact.engines.flare_main", kind]
+        return [*start, "-m", str(self.workspace), "-s", f"fed_{kind}.json", "--set", *settings]
 
     def _keep_inside(self) -> None:
         """Let FLARE's server store jobs in the kit; it takes absolute paths only."""
@@ -212,13 +216,13 @@ def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {"config_fed_server.json": server, "config_fed_client.json": SITE_CONFIG}
 
 
-def write_job(folder: Path, sites: Sequence[str], relay: Mapping[str, Any]) -> None:
+def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping[str, Any]) -> None:
     """Write a job folder as FLARE takes it: configurations that name installed classes, and no code."""
     meta = {
         "name": "eigenpact",
         "resource_spec": {},
         "deploy_map": {"coordinator": ["server"], "site": list(sites)},
-        "min_clients": 1,
+        "min_clients": min_sites,
         "mandatory_clients": [],
     }
     configs = job_config(relay)
@@ -296,6 +300,7 @@ def _configure_server(kit: Path) -> None:
     local = kit / "local"
     resources = json.loads((local / "resources.json.default").read_text())
     resources["class_allow_list"] = [RELAY_CLASS, CONTROLLER_CLASS]
+    resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_TIMEOUT
     resources["class_list_enforcement_mode"] = "enforce"
     resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
     _write_json(local / "resources.json", resources)

@@ -138,7 +138,7 @@ class FlareSite:
         self._heard = time.monotonic()
 
     def _watch(self, timeout: float) -> None:
-        """End the process when the site was stopped, or the coordinator has been silent too long and nothing is being computed."""
+        """End the process when the site was stopped, or the coordinator is silent too long while nothing is computed."""
         parent = os.getppid()
         while True:
             time.sleep(min(1.0, timeout / 4))

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ProgramError, SiteFailure, TooFewSites
-from ..runtime import Costs, Job, MailConnection, Outcome, Summation
+from ..runtime import Costs, Job, MailConnection, Outcome, Plan, Request, Response, Summation
 from .flare_kits import Kit, flare, write_job
 
 REPLY, GONE = b"r", b"g"
@@ -35,6 +35,9 @@ REPLY, GONE = b"r", b"g"
 
 STILL = 1.0
 """Seconds between two looks at a job that is starting or ending."""
+
+ALL_WITHIN = 15.0
+"""Seconds that sites are waited for when ``min_sites`` are connected already."""
 
 END_WITHIN = 20.0
 """Seconds a job may take to end by itself before it is aborted."""
@@ -95,9 +98,9 @@ class NVFlare:
         kit = Kit.read(self.kit, "coordinator")
         assert self.sites is not None
         with _job(kit, self.sites, self) as (pipe, names):
-            post = RelayPost(pipe)
+            post = RelayPost(pipe, names)
             try:
-                yield OpenNVFlare(self, post, kit.federation.features, names)
+                yield OpenNVFlare(self, post, kit.federation.features)
             finally:
                 post.close()
 
@@ -120,12 +123,11 @@ class OpenNVFlare:
     spread = False
     costs = NVFlare.costs
 
-    def __init__(self, engine: NVFlare, post: RelayPost, features: tuple[str, ...] | int, connected: tuple[str, ...]) -> None:
+    def __init__(self, engine: NVFlare, post: RelayPost, features: tuple[str, ...] | int) -> None:
         self.min_sites = engine.min_sites
         self._engine = engine
         self._post = post
         self._features = features
-        self._connected = connected
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OpenNVFlare:  # scikit-learn clones by copying; a connection is shared
         return self
@@ -147,14 +149,33 @@ class OpenNVFlare:
             raise InputError("with engine 'nvflare' the rows lie at the sites; call fit() without data")
         timeout = self._engine.round_timeout
         options: dict[str, Any] = {"round_timeout": timeout, "announces": True, "features": self._features}
-        return job(MailConnection(self._post, self._connected, **options))
+        return job(FlareConnection(self._post, self._engine.sites or (), **options))
+
+
+class FlareConnection(MailConnection):
+    """Writes to the coordinator's log what sites refuse."""
+
+    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
+        """Tell every site what the run is about to do; give why for each that takes no part."""
+        absent = super().announce(run, plan)
+        for name, reason in sorted(absent.items()):
+            log.warning("site %s takes no part in run %s: %s", name, run, reason)
+        return absent
+
+    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        """Send a request; yield the replies in sorted site order."""
+        for response in super().call(request, after):
+            if response.error or response.lost:
+                log.warning("site %s, %s: %s", response.site, request.function, response.error or response.reason)
+            yield response
 
 
 class RelayPost:
     """Messages through FLARE's server; replies come in on a thread and wait in a queue."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, connected: tuple[str, ...]) -> None:
         self._pipe = pipe
+        self._connected = frozenset(connected)
         self._arrived: queue.SimpleQueue[tuple[str, bytes | None] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True, name="eigenpact-relay").start()
 
@@ -163,7 +184,10 @@ class RelayPost:
         return time.monotonic()
 
     def send(self, site: str, data: bytes) -> None:
-        """Hand a message to FLARE's server."""
+        """Hand a message to FLARE's server; a site that is not in the job is gone."""
+        if site not in self._connected:
+            self._arrived.put((site, None))
+            return
         try:
             self._pipe.send_bytes(frame(site, data))
         except OSError as error:
@@ -227,7 +251,8 @@ def _job(kit: Kit, sites: tuple[str, ...], engine: NVFlare) -> Iterator[tuple[Pi
         (folder / "key").write_bytes(key)
         address = str(folder / "relay")
         relay = {"address": address, "key": str(folder / "key"), "call_timeout": 2 * engine.round_timeout + 10}
-        write_job(folder / "job", sites, relay)
+        _end_stale(administrator, engine.job_file)
+        write_job(folder / "job", _connected(administrator, sites, engine), engine.min_sites, relay)
         with Listener(address, "AF_UNIX", authkey=key) as listener:
             job = _submit(administrator, folder / "job", engine.job_file)
             try:
@@ -241,10 +266,32 @@ def _job(kit: Kit, sites: tuple[str, ...], engine: NVFlare) -> Iterator[tuple[Pi
                     administrator.ask(f"end {END_WITHIN}")
 
 
-def _submit(administrator: _Administrator, folder: Path, job_file: str | Path | None) -> str:
+def _end_stale(administrator: _Administrator, job_file: str | Path | None) -> None:
+    """End the job of an earlier try of the same run."""
     if job_file is not None and Path(job_file).exists():
         administrator.ask(f"abort {Path(job_file).read_text().strip()}")
-    job = administrator.ask(f"submit {folder}")
+
+
+def _connected(administrator: _Administrator, sites: tuple[str, ...], engine: NVFlare) -> tuple[str, ...]:
+    """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
+    begin = time.monotonic()
+    while True:
+        there = administrator.ask("clients")
+        found = tuple(name for name in sites if name in there)
+        waited = time.monotonic() - begin
+        if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
+            return found
+        if waited > engine.start_timeout:
+            missing = ", ".join(name for name in sites if name not in found)
+            raise TooFewSites(
+                f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
+                "have them run eigenpact site start, or lower min_sites"
+            )
+        time.sleep(STILL)
+
+
+def _submit(administrator: _Administrator, folder: Path, job_file: str | Path | None) -> str:
+    job = str(administrator.ask(f"submit {folder}"))
     if job_file is not None:
         Path(job_file).write_text(job + "\n")
     return job
@@ -285,8 +332,8 @@ class _Administrator:
     def __exit__(self, *exc: object) -> None:
         self._process.communicate()
 
-    def ask(self, command: str) -> str:
-        """Have a command carried out."""
+    def ask(self, command: str) -> Any:
+        """Have a command carried out; give what it gave."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -296,7 +343,7 @@ class _Administrator:
         except OSError:
             answer = {}
         if "value" in answer:
-            return str(answer["value"])
+            return answer["value"]
         federation = self.kit.federation
         where = f"the coordinator's server at {federation.host}:{federation.port}"
         if answer.get("error") == "connection":
