@@ -6,14 +6,18 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from eigenpact.engines.flare_kits import Federation, Kit, make_kits
 
@@ -120,3 +124,31 @@ def with_argument(text: str) -> list[int]:
                 if text.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
     return found
+
+
+def reissue(kit: Path, authority: Path, begin: datetime, end: datetime) -> None:
+    """Give a site's key another certificate, signed by an authority: its own federation's or another's."""
+    state = json.loads(next(authority.rglob("cert.json")).read_text())
+    key: Any = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
+    root = x509.load_pem_x509_certificate(state["root_cert"].encode())
+    old = x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
+    made = x509.CertificateBuilder().subject_name(old.subject).issuer_name(root.subject).public_key(old.public_key())
+    made = made.serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(end)
+    for extension in old.extensions:
+        made = made.add_extension(extension.value, extension.critical)
+    (kit / "startup" / "client.crt").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+def knock(kit: Path, root: Path, port: int) -> bytes:
+    """Connect with a kit's certificate, past all checks at the site; what the server answers, nothing if it refuses."""
+    context = ssl.create_default_context(cafile=str(root))
+    context.load_cert_chain(kit / "startup" / "client.crt", kit / "startup" / "client.key")
+    try:
+        with (
+            socket.create_connection(("localhost", port), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            secure.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return secure.recv(100)
+    except (ssl.SSLError, ConnectionError):
+        return b""

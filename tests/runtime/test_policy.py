@@ -1,0 +1,357 @@
+"""What a site's policy refuses, by which rule, and what the site writes down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eigenpact.errors import FileError, InputError, PolicyError, StepError
+from eigenpact.runtime import (
+    Driver,
+    Gate,
+    Local,
+    MailConnection,
+    Plan,
+    Policy,
+    Reply,
+    Request,
+    Site,
+    SiteEndpoint,
+    SiteLedger,
+    SiteServer,
+    Sum,
+    local,
+    read_site_ledger,
+)
+from eigenpact.runtime.mail import CHECKSUM
+
+
+@local(takes={"Z": "d k"}, sends={"G": "d k"})
+def product(site: Site, Z: Any) -> Any:
+    """The scatter times Z."""
+    return site.X.T @ (site.X @ Z)
+
+
+@local(takes={"m": ""}, sends={"total": ""})
+def powers(site: Site, m: Any) -> Any:
+    """A number that depends on how often it is asked for."""
+    return (site.X ** int(m)).sum()
+
+
+@local(keeps=("n",))
+def remember(site: Site) -> Any:
+    """Count calls."""
+    return Reply(keep={"n": site.kept.get("n", 0) + 1})
+
+
+@local(sends={"n": ""})
+def remembered(site: Site) -> Any:
+    """How often ``remember`` was called."""
+    return np.int64(site.kept.get("n", 0))
+
+
+@local(sends={"X": "n d"})
+def all_rows(site: Site) -> Any:
+    """What no site should allow."""
+    return site.X
+
+
+NAMES = {f.short_name: f.name for f in (product, powers, remember, remembered, all_rows)}
+LISTED = tuple(NAMES[name] for name in ("product", "powers", "remember", "remembered"))
+POLICY = Policy(("subspace",), LISTED, min_rows=5, max_rounds=6, max_runs_per_day=3, max_components=4)
+PLAN = Plan("subspace", LISTED, ("sum", "local"), max_rounds=6, n_components=2, features=("a", "b", "c"))
+
+
+def gate_of(path: Path, policy: Policy = POLICY, n_rows: int = 8) -> Gate:
+    return Gate("lima", policy, SiteLedger(path / "ledger.jsonl"), n_rows=n_rows, features=("a", "b", "c"))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return gate_of(tmp_path)
+
+
+def served(gate: Gate) -> SiteServer:
+    return SiteServer("lima", np.arange(24.0).reshape(8, 3), gate=gate)
+
+
+def request(step: int, name: str, *args: Any, run: str = "r1", kind: str = "sum", epoch: int = 0) -> Request:
+    return Request(run, epoch, step, kind, NAMES[name], tuple(np.asarray(a) for a in args), digest=str(step))
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"solver": "gram"}, "rule solvers: 'gram'"),
+        ({"functions": (NAMES["all_rows"],)}, "rule functions: .*all_rows"),
+        ({"kinds": ("sum", "gather")}, "rule allow_gather = false"),
+        ({"kinds": ("at",)}, "rule allow_at = false"),
+        ({"kinds": ("max",)}, "rule allow_max = false"),
+        ({"kinds": ("chain",)}, "rule allow_chain = false"),
+        ({"kinds": ("exchange",)}, "rule collectives: 'exchange'"),
+        ({"max_rounds": 7}, "rule max_rounds = 6: .* 7"),
+        ({"n_components": 5}, "rule max_components = 4: .* 5"),
+        ({"features": ("a", "b", "x")}, r"rule features: .*not here: x; not in the plan: c"),
+        ({"features": ("b", "a", "c")}, "rule features: .*another order"),
+        ({"features": 4}, "rule features: the plan has 4 features, this site 3"),
+    ],
+)
+def test_a_plan_is_refused_by_the_name_of_the_rule(gate: Gate, tmp_path: Path, change: dict[str, Any], rule: str) -> None:
+    """And nothing runs afterwards."""
+    server = served(gate)
+    with pytest.raises(PolicyError, match=rule) as caught:
+        server.admit("r1", replace(PLAN, **change).to_dict())
+    assert [(row["what"], row["reason"]) for row in read_site_ledger(tmp_path / "ledger.jsonl")] == [
+        ("refused", str(caught.value))
+    ]
+    with pytest.raises(PolicyError, match="rule plan: this run was not announced"):
+        server.execute(request(1, "product", np.eye(3, 2)), 0)
+
+
+def test_too_few_rows(tmp_path: Path) -> None:
+    """The number of rows is not told."""
+    with pytest.raises(PolicyError, match=r"^rule min_rows = 5: this site has fewer$"):
+        gate_of(tmp_path, n_rows=4).admit("r1", PLAN.to_dict())
+
+
+@pytest.mark.parametrize("allowed", ["allow_gather", "allow_at", "allow_max", "allow_chain"])
+def test_what_is_allowed_is_admitted(tmp_path: Path, allowed: str) -> None:
+    gate = gate_of(tmp_path, replace(POLICY, **{allowed: True}))
+    gate.admit("r1", replace(PLAN, kinds=("sum", allowed.removeprefix("allow_"))).to_dict())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        [],
+        {},
+        PLAN.to_dict() | {"more": 1},
+        PLAN.to_dict() | {"max_rounds": "6"},
+        PLAN.to_dict() | {"max_rounds": True},
+        PLAN.to_dict() | {"max_rounds": -1},
+        PLAN.to_dict() | {"functions": LISTED[0]},
+        PLAN.to_dict() | {"kinds": [1]},
+        PLAN.to_dict() | {"n_components": 2.5},
+        PLAN.to_dict() | {"features": [["a"]]},
+        {key: value for key, value in PLAN.to_dict().items() if key != "features"},
+    ],
+)
+def test_what_is_not_a_plan_is_refused(gate: Gate, plan: Any) -> None:
+    with pytest.raises(PolicyError, match="rule plan"):
+        gate.admit("r1", plan)
+
+
+def test_a_plan_survives_json() -> None:
+    assert Plan.from_dict(json.loads(json.dumps(PLAN.to_dict()))) == PLAN
+
+
+def test_a_coordinator_cannot_do_what_it_did_not_announce(gate: Gate) -> None:
+    """Listed at the site, but not in the plan; unlisted; another collective; wider arguments; a larger number."""
+    server = served(gate)
+    server.admit("r1", replace(PLAN, functions=(NAMES["product"], NAMES["powers"])).to_dict())
+    for wrong, rule in [
+        (request(1, "remembered"), "rule plan: .*remembered"),
+        (request(1, "all_rows"), "rule functions: .*all_rows"),
+        (request(1, "product", np.eye(3, 2), kind="gather"), "rule allow_gather = false"),
+        (request(1, "product", np.eye(3, 2), kind="consider"), "rule collectives: 'consider'"),
+        (
+            request(1, "product", np.ones((3, 5))),
+            r"rule max_components = 4: argument 'Z' of product is .* of shape \(3, 5\)",
+        ),
+        (request(1, "powers", np.int64(9)), "rule max_components = 4: argument 'm' of powers is 9"),
+    ]:
+        with pytest.raises(PolicyError, match=rule):
+            server.execute(wrong, 0)
+    assert server.execute(request(1, "product", np.eye(3, 2)), 0).arrays[0].shape == (3, 2)
+
+
+def test_another_run_forgets_nothing_before_it_is_admitted(gate: Gate) -> None:
+    """A foreign run identifier must not reset a site's state or its count of rounds."""
+    server = served(gate)
+    server.admit("r1", PLAN.to_dict())
+    server.execute(request(1, "remember", kind="local"), 0)
+    with pytest.raises(PolicyError, match="not announced"):
+        server.execute(request(1, "remembered", run="r2"), 0)
+    with pytest.raises(PolicyError, match="rule solvers"):
+        server.admit("r2", replace(PLAN, solver="gram").to_dict())
+    assert server.execute(request(2, "remembered"), 1).arrays[0] == 1
+    server.admit("r2", PLAN.to_dict())
+    with pytest.raises(PolicyError, match="not announced"):
+        server.execute(request(3, "remembered"), 2)
+    assert server.execute(request(1, "remembered", run="r2"), 0).arrays[0] == 0
+
+
+def test_rounds_are_counted_over_restarts_and_epochs(tmp_path: Path) -> None:
+    """Neither a new epoch nor a new process nor the same plan again gives a run more replies; repeated ones do not count."""
+    server = served(gate_of(tmp_path))
+    server.admit("r1", PLAN.to_dict())
+    for step in range(1, 4):
+        server.execute(request(step, "product", np.eye(3, 2)), step - 1)
+        server.execute(request(step, "product", np.eye(3, 2)), step - 1)
+    server = served(gate_of(tmp_path))
+    server.admit("r1", PLAN.to_dict())
+    for step in range(1, 4):
+        server.execute(request(step, "product", np.eye(3, 2), epoch=1), step - 1)
+    server.admit("r1", PLAN.to_dict())
+    with pytest.raises(PolicyError, match="rule max_rounds = 6"):
+        server.execute(request(4, "product", np.eye(3, 2), epoch=1), 3)
+    server.execute(request(4, "remember", kind="local", epoch=1), 3)  # nothing leaves
+
+
+def test_runs_are_counted_over_a_day(tmp_path: Path) -> None:
+    for run in ("r1", "r2", "r3"):
+        gate_of(tmp_path).admit(run, PLAN.to_dict())
+    with pytest.raises(PolicyError, match="rule max_runs_per_day = 3"):
+        gate_of(tmp_path).admit("r4", PLAN.to_dict())
+    gate_of(tmp_path).admit("r2", PLAN.to_dict())  # resumed
+    path = tmp_path / "ledger.jsonl"
+    old = (datetime.now(UTC) - timedelta(hours=25)).isoformat()
+    rows = [row | {"time": old} for row in read_site_ledger(path)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gate_of(tmp_path).admit("r4", PLAN.to_dict())
+
+
+def test_the_ledger_says_what_left_and_no_value(gate: Gate, tmp_path: Path) -> None:
+    server = served(gate)
+    server.admit("r1", PLAN.to_dict())
+    (G,) = server.execute(request(1, "product", np.full((3, 2), 0.12345)), 0).arrays
+    server.execute(request(2, "remember", kind="local"), 1)
+    server.execute(request(2, "remember", kind="local"), 1)
+    path = tmp_path / "ledger.jsonl"
+    admitted, sent = read_site_ledger(path)
+    assert (admitted["what"], admitted["run"], admitted["solver"]) == ("admitted", "r1", "subspace")
+    assert {key: sent[key] for key in ("what", "run", "to", "step", "function", "shapes", "dtypes", "bytes")} == {
+        "what": "sent", "run": "r1", "to": "coordinator", "step": 1, "function": NAMES["product"],
+        "shapes": [[3, 2]], "dtypes": ["float64"], "bytes": 48,
+    }  # fmt: skip
+    assert datetime.fromisoformat(sent["time"]) <= datetime.now(UTC)
+    text = path.read_text()
+    assert "0.12345" not in text
+    assert not any(str(value) in text for value in G.ravel())
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_leaves_when_the_ledger_cannot_be_written(gate: Gate, tmp_path: Path) -> None:
+    server = served(gate)
+    server.admit("r1", PLAN.to_dict())
+    (tmp_path / "ledger.jsonl").unlink()
+    (tmp_path / "ledger.jsonl").mkdir()
+    with pytest.raises(FileError, match="nothing was sent"):
+        server.execute(request(1, "product", np.eye(3, 2)), 0)
+
+
+def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_not(tmp_path: Path) -> None:
+    gate_of(tmp_path).admit("r1", PLAN.to_dict())
+    path = tmp_path / "ledger.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '{"time": "20')
+    assert len(read_site_ledger(path)) == 1
+    path.write_text('{"time": "20\n' + whole)
+    with pytest.raises(FileError, match="line 1"):
+        SiteLedger(path)
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"min_row": 5}, "unknown rule 'min_row'; the rules are solvers, functions"),
+        ({"min_rows": 0}, "rule min_rows = 0 must be a whole number > 0"),
+        ({"min_rows": True}, "rule min_rows = True must be a whole number"),
+        ({"max_rounds": 1.5}, "rule max_rounds = 1.5 must be a whole number"),
+        ({"allow_at": 1}, "rule allow_at = 1 must be true or false"),
+        ({"solvers": "gram"}, "rule solvers = 'gram' must be a list of texts"),
+    ],
+)
+def test_bad_rules_are_named(rules: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Policy.from_dict({"solvers": [], "functions": []} | rules)
+
+
+# -- through messages -------------------------------------------------------------------------------------------------------
+
+
+class Direct:
+    """A post that calls endpoints at once."""
+
+    def __init__(self, endpoints: dict[str, SiteEndpoint]) -> None:
+        self._endpoints = endpoints
+        self._replies: list[tuple[str, bytes | None]] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def send(self, site: str, data: bytes) -> None:
+        self._replies.append((site, self._endpoints[site].handle(data)))
+
+    def receive(self, _until: float) -> tuple[str, bytes | None] | None:
+        return self._replies.pop(0) if self._replies else None
+
+
+def connection(tmp_path: Path, policies: dict[str, Policy], told: list[str], **options: Any) -> MailConnection:
+    endpoints = {}
+    for name, policy in policies.items():
+        gate = Gate(name, policy, SiteLedger(tmp_path / name), n_rows=8, features=("a", "b", "c"))
+        server = SiteServer(name, np.arange(24.0).reshape(8, 3), gate=gate)
+        endpoints[name] = SiteEndpoint(server, 4096, tell=told.append)
+    names = {"announces": True, "features": ("a", "b", "c")}
+    return MailConnection(Direct(endpoints), endpoints, round_timeout=1.0, **names | options)
+
+
+async def asks(_start: Any, _state: Any) -> Any:
+    await Local(remember)
+    return await Sum(product, np.eye(3, 2))
+
+
+def test_a_run_between_sites_with_policies(tmp_path: Path) -> None:
+    driver = Driver(connection(tmp_path, {"a": POLICY, "b": POLICY}, []), plan=PLAN)
+    X = np.arange(24.0).reshape(8, 3)
+    np.testing.assert_array_equal(driver.run(asks), 2 * X.T @ (X @ np.eye(3, 2)))
+
+
+def test_a_site_that_refuses_stops_the_run_or_is_left_out(tmp_path: Path) -> None:
+    """Before round 1, by the rule's name, told at the site; with ``min_sites`` the others go on and the ledger says why."""
+    told: list[str] = []
+    policies = {"a": POLICY, "b": replace(POLICY, max_rounds=2)}
+    with pytest.raises(PolicyError, match=r"refused before round 1 by b: rule max_rounds = 2: the plan allows itself 6"):
+        Driver(connection(tmp_path, policies, told), plan=PLAN, min_sites=2)
+    assert told == ["rule max_rounds = 2: the plan allows itself 6"]
+    driver = Driver(connection(tmp_path, policies, told), plan=PLAN)
+    driver.run(asks)
+    assert driver.roster == ("a",)
+    assert [m.note for m in driver.ledger if m.sender == "b"] == ["refused: rule max_rounds = 2: the plan allows itself 6"]
+
+
+def test_other_features_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"rule features: .*not here: z"):
+        Driver(connection(tmp_path, {"a": POLICY}, [], features=("a", "b", "z")), plan=PLAN)
+
+
+def test_a_coordinator_without_a_plan_gets_nothing(tmp_path: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(Exception, match="refused: rule plan: this run was not announced"):
+        Driver(connection(tmp_path, {"a": POLICY}, told)).run(asks)
+    assert all(row["what"] == "refused" for row in read_site_ledger(tmp_path / "a"))
+    assert told
+
+
+def test_oversized_and_damaged_messages_are_told_at_the_site(gate: Gate) -> None:
+    told: list[str] = []
+    endpoint = SiteEndpoint(served(gate), 4096, tell=told.append)
+    for data in (b"", b"x" * 5000, bytes(200), b"\x00" * CHECKSUM):
+        assert endpoint.handle(data)
+    assert ["refused unread" in reason for reason in told] == [False, True, False, False]
+    assert len(told) == 4
+
+
+def test_steps_are_still_checked_first(gate: Gate) -> None:
+    server = served(gate)
+    server.admit("r1", PLAN.to_dict())
+    with pytest.raises(StepError):
+        server.execute(request(2, "product", np.eye(3, 2)), 1)
