@@ -4,8 +4,10 @@ Blocks of a page run in order, in one namespace and one empty folder, with warni
 
 - ```python runs here; a ```text block right after it is what it prints ("..." stands for anything).
 - ```console runs its lines "$ eigenpact ..." and "$ mpiexec ...", and sets what "$ export" says.  The exit code must be 0, or the
-  one in a comment "# exit 2"; lines below a command are what it prints.
-- "needs-data" after the language skips a block without EIGENPACT_DATA, "needs-mpi" without mpi4py, "not-run" always.
+  one in a comment "# exit 2"; lines below a command are what it prints.  One that ends in "&" runs until the page ends, and has
+  printed what stands below it before the next command runs.
+- "needs-data" after the language skips a block without EIGENPACT_DATA, "needs-mpi" without mpi4py, "needs-nvflare" without NVIDIA
+  FLARE, "not-run" always.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import types
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,7 +43,14 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMMANDS = {"eigenpact", "mpiexec"}
-NEEDS = {"needs-data": "EIGENPACT_DATA" in os.environ, "needs-mpi": importlib.util.find_spec("mpi4py"), "not-run": False}
+NEEDS = {
+    "needs-data": "EIGENPACT_DATA" in os.environ,
+    "needs-mpi": importlib.util.find_spec("mpi4py"),
+    "needs-nvflare": importlib.util.find_spec("nvflare"),
+    "not-run": False,
+}
+WITHIN = 180
+"""Seconds a command may take."""
 
 
 @dataclass
@@ -50,6 +61,7 @@ class Page:
     module: types.ModuleType
     environment: dict[str, str] = field(default_factory=dict)
     printed: str | None = None
+    background: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def python(self, code: str, where: str) -> None:
         """Run a block."""
@@ -69,11 +81,32 @@ class Page:
                 self.environment |= dict(word.split("=", 1) for word in words[1:])
                 continue
             assert words[0] in COMMANDS, f"{where}: {words[0]} is not run by this test; mark the block not-run"
+            if words[-1] == "&":
+                self.begin(words[:-1], expected, where)
+                continue
             code = int(match[1]) if (match := re.search(r"# exit (\d+)$", line)) else 0
-            done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WITHIN)
             assert done.returncode == code, f"{where}: {line}\n{done.stdout}{done.stderr}"
             shown = any(PRINTED.check_output(expected, stream, FLAGS) for stream in (done.stdout, done.stderr))
             assert not expected.strip() or shown, f"{where}: {line} printed\n{done.stdout}{done.stderr}"
+
+    def begin(self, words: list[str], expected: str, where: str) -> None:
+        """Run a command in the background; wait until it has printed what it is to print."""
+        path = self.folder / f"background{len(self.background)}.txt"
+        with path.open("w") as output:
+            self.background.append(subprocess.Popen(words, cwd=self.folder, env=self.environment, stdout=output, stderr=output))
+        deadline = time.monotonic() + WITHIN
+        while not PRINTED.check_output(expected.rstrip() + "...\n", path.read_text() + "\n", FLAGS):
+            assert time.monotonic() < deadline, f"{where}: {words} printed\n{path.read_text()}"
+            assert self.background[-1].poll() is None, f"{where}: {words} ended\n{path.read_text()}"
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """Stop what runs in the background."""
+        for process in self.background:
+            process.terminate()
+        for process in self.background:
+            process.wait(WITHIN)
 
     def text(self, expected: str, where: str) -> None:
         """Compare with what the block before printed."""
@@ -83,14 +116,18 @@ class Page:
 
 
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     """A fresh folder and namespace."""
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look themselves up
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "EIGENPACT_DEBUG"}}
-    return Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1"})
+    made = Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1"})
+    try:
+        yield made
+    finally:
+        made.end()
 
 
 @pytest.mark.parametrize("path", ALL_PAGES, ids=lambda path: str(path.relative_to(ROOT)))

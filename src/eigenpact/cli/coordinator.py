@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +19,7 @@ import typer
 
 from ..engines import NVFlare
 from ..engines.flare_kits import Kit, flare
-from ..errors import FileError, InputError, NotConvergedWarning
+from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import find_solver
 from ..estimators.model_files import check_model_target, save_model
@@ -123,7 +126,8 @@ def run(
     check_model_target(asked.output, overwrite=asked.overwrite)
     if resume is None:
         asked.write(folder)
-    _fit(pca, asked, folder, owned, quiet)
+    with _logged(folder / "log.txt", asked):
+        _fit(pca, asked, folder, owned, quiet)
     raise typer.Exit(0 if pca.converged_ else 1)
 
 
@@ -166,6 +170,29 @@ def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit, quiet: bool) -> 
         _report(pca, asked)
     if not pca.converged_:
         tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {asked.output} all the same", "yellow")
+
+
+@contextmanager
+def _logged(path: Path, asked: Run) -> Iterator[None]:
+    """Write what the engine tells of sites, and how the run ended, to a log in the run's folder."""
+    log = logging.getLogger("eigenpact")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    before = log.level, log.propagate
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    log.addHandler(handler)
+    try:
+        log.info("solver %s, %s components, sites %s", asked.solver, asked.components, ", ".join(asked.sites))
+        yield
+        log.info("the model is in %s", asked.output)
+    except EigenpactError as error:
+        log.error("%s", error)
+        raise
+    finally:
+        log.level, log.propagate = before
+        log.removeHandler(handler)
+        handler.close()
 
 
 def _report(pca: FederatedPCA, asked: Run) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,8 @@ from .site_files import POLICY, SITE, read_toml
 KEYS = ("name", "coordinator", "sites", "features", "valid_days")
 EXAMPLE_FEATURES = ("age", "trestbps", "thalach", "oldpeak")
 """Columns of the heart-disease tables that all four hospitals recorded for most patients."""
+
+EXAMPLE_PORT = 8102
 
 app = typer.Typer(no_args_is_help=True, help="Make the start-up kits of a federation between institutions.")
 
@@ -53,7 +57,7 @@ def init(
 
 @app.command("example", epilog="Example: eigenpact federation example hospitals")
 def example(folder: Annotated[Path, typer.Argument()]) -> None:
-    """Write an example to try: consortium.toml and the tables of four hospitals, in a new FOLDER.
+    """Write an example to try: consortium.toml, the tables of four hospitals and a site.toml for each, in a new FOLDER.
 
     The tables are the UCI heart-disease data where EIGENPACT_DATA or the cache has them, else generated ones of the same form.
     """
@@ -66,9 +70,9 @@ def example(folder: Annotated[Path, typer.Argument()]) -> None:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["id", *EXAMPLE_FEATURES])
             writer.writerows([f"{name}-{i + 1}", *row] for i, row in enumerate(X.tolist()))
-    names = json.dumps(sorted(sites))
-    text = f'name = "heart"\ncoordinator = "localhost:8102"\nsites = {names}\nfeatures = {json.dumps(list(EXAMPLE_FEATURES))}\n'
-    _write(folder / "consortium.toml", text)
+        _write(folder / f"{name}.toml", f'kit = "../heart/{name}"\ndata = "{name}.csv"\n')
+    facts = {"name": "heart", "coordinator": f"localhost:{_port()}", "sites": sorted(sites), "features": EXAMPLE_FEATURES}
+    _write(folder / "consortium.toml", "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items()))
     tell(stdout(), f"Wrote consortium.toml and {len(sites)} tables to {folder}: {source}")
 
 
@@ -111,6 +115,15 @@ def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
     complete = np.isfinite(X).all(axis=1)
     names = sorted({str(name) for name in hospitals})
     return {_plain(name): X[complete & (hospitals == name)] for name in names}, "UCI heart disease, complete rows"
+
+
+def _port() -> int:
+    """A port of this machine that nobody uses now, if possible the usual one."""
+    for port in (EXAMPLE_PORT, 0):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("localhost", port))
+            return int(probe.getsockname()[1])
+    return EXAMPLE_PORT
 
 
 def _plain(name: str) -> str:

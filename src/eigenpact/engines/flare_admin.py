@@ -11,11 +11,16 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from nvflare.fuel.flare_api.api_spec import AuthenticationError, InternalError, JobNotFound, JobNotRunning, NoConnection
+from nvflare.fuel.flare_api.api_spec import (
+    AuthenticationError,
+    InternalError,
+    JobNotFound,
+    JobNotRunning,
+    NoConnection,
+    SessionClosed,
+)
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from .flare_kits import ADMIN, Kit
@@ -31,17 +36,32 @@ class Administrator:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self._job = ""
+        self._session: Session | None = None
 
     def answer(self, line: str) -> dict[str, Any]:
-        """Carry out one command."""
+        """Carry out one command; a session that was closed meanwhile is opened once more."""
         command, _, rest = line.strip().partition(" ")
+        carry_out = getattr(self, f"_{command}")
         try:
-            with self._session() as session:
-                return {"value": getattr(self, f"_{command}")(session, rest)}
+            try:
+                return {"value": carry_out(self._connected(), rest)}
+            except (SessionClosed, NoConnection):
+                self._session = None
+                return {"value": carry_out(self._connected(), rest)}
         except NoConnection as error:
             return {"error": "connection", "detail": str(error)}
         except (AuthenticationError, InternalError) as error:
             return {"error": "refused", "detail": str(error)}
+
+    def close(self) -> None:
+        """Log out."""
+        if self._session is not None:
+            self._session.close()
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = new_secure_session(ADMIN, str(self._kit.folder / "admin"), timeout=CONNECT_WITHIN)
+        return self._session
 
     def _clients(self, session: Session, _: str) -> list[str]:
         """Names of the sites that are connected."""
@@ -76,14 +96,6 @@ class Administrator:
     def _over(session: Session, job: str) -> bool:
         return str(session.get_job_meta(job).get("status", "")).startswith(OVER)
 
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        session = new_secure_session(ADMIN, str(self._kit.folder / "admin"), timeout=CONNECT_WITHIN)
-        try:
-            yield session
-        finally:
-            session.close()
-
 
 def main() -> None:
     """Answer commands until the input ends; standard output is for answers alone."""
@@ -93,6 +105,7 @@ def main() -> None:
     for line in sys.stdin:
         answers.write(json.dumps(administrator.answer(line)) + "\n")
         answers.flush()
+    administrator.close()
 
 
 if __name__ == "__main__":
