@@ -43,6 +43,9 @@ SITE_CONFIG: dict[str, Any] = {
 }
 """The one job configuration that a site accepts."""
 
+COMMUNICATION = {"streaming_retry_timeout": 2.0, "streaming_retry_wait": 1.0, "tcp_no_delay": True}
+"""FLARE keeps a thread for every message until it can no longer be asked for again: a minute by default, hundreds of threads."""
+
 HEARTBEAT_TIMEOUT = 30
 """Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
 
@@ -292,6 +295,7 @@ def _configure_site(kit: Path) -> None:
         _component("process_launcher", LAUNCHER_CLASS),
     ]  # fmt: skip
     _write_json(local / "resources.json", resources)
+    _write_json(local / "comm_config.json", COMMUNICATION)
     _write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
     _write_json(local / "log_config.json", _log_config())
 
@@ -304,6 +308,7 @@ def _configure_server(kit: Path) -> None:
     resources["class_list_enforcement_mode"] = "enforce"
     resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
     _write_json(local / "resources.json", resources)
+    _write_json(local / "comm_config.json", COMMUNICATION)
     rights = ("submit_job", "manage_job", "view", "operate", "download_job")
     _write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
     _write_json(local / "log_config.json", _log_config())
