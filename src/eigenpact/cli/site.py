@@ -82,7 +82,7 @@ def transform(
 def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE take this process over, so that it ends when the command is stopped."""
     sys.stdout.flush()
-    os.execve(command[0], command, os.environ | environment)
+    os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
 
 
 def _names(kit: Kit) -> list[str]:

@@ -1,0 +1,225 @@
+"""``eigenpact federation``, ``check``, ``site`` and ``coordinator``, as far as they go without starting FLARE's processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import eigenpact as ep
+from eigenpact.cli import app, coordinator, site
+from eigenpact.cli.site_files import read_policy
+from eigenpact.engines.flare_kits import Kit
+from eigenpact.errors import PolicyError
+from eigenpact.estimators.model_files import save_model
+from eigenpact.estimators.plans import functions_of, plan_of
+
+pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
+
+from eigenpact.engines.flare_site import SITE_VARIABLE, SiteFacts
+
+CONSORTIUM = """\
+name = "trial"
+coordinator = "localhost:8102"
+sites = ["north", "south"]
+features = ["age", "bmi", "glucose", "pressure", "rate"]
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kits, made once."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "consortium.toml").write_text(CONSORTIUM)
+    result = CliRunner().invoke(app, ["federation", "init", str(folder / "consortium.toml"), "-o", str(folder / "trial")])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def kits(made: Path, tmp_path: Path) -> Path:
+    """A copy of the kits in the current folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "trial"
+
+
+@pytest.fixture
+def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
+    """Commands that would have taken this process over."""
+    became: list[tuple[list[str], dict[str, str]]] = []
+    for module in (site, coordinator):
+        monkeypatch.setattr(module, "become", lambda command, environment: became.append((command, environment)))
+    return became
+
+
+def test_kits_are_made(kits: Path) -> None:
+    assert {path.name for path in kits.iterdir()} == {"north", "south", "coordinator", "authority"}
+    kit = Kit.read(kits / "north", "site")
+    assert (kit.party, kit.federation.features[0], kit.federation.port) == ("north", "age", 8102)
+    policy = read_policy(kits / "north" / "policy.toml")
+    assert set(functions_of("auto")) <= set(policy.functions)
+    assert not policy.allow_gather
+
+
+def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
+    policy = read_policy(kits / "north" / "policy.toml")
+    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace()):
+        plan = plan_of(solver, 300, 2)
+        assert set(plan.functions) <= set(policy.functions)
+        assert plan.kinds == ("local", "sum")
+    assert "gather" in plan_of(ep.Krylov(start="one-shot"), 300, 2).kinds
+
+
+def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001
+    assert "trial exists already" in refused("federation", "init", "consortium.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "trial"\n', "", "'name' is missing"),
+        ("sites =", "places =", "'places' is unknown"),
+        ("localhost:8102", "localhost", "must be host:port"),
+        ('["north", "south"]', '"north"', "sites must be a list of names"),
+        ('["north", "south"]', '["north", "north"]', "each once"),
+        ('"trial"', '"my trial"', "must be 1 to 61 letters"),
+        ('name = "trial"', 'name = "trial', "is not a TOML file"),
+    ],
+)
+def test_a_bad_consortium(tmp_path: Path, refused: Callable[..., str], old: str, new: str, message: str) -> None:
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM.replace(old, new))
+    assert message in refused("federation", "init", "consortium.toml")
+
+
+def test_check(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
+    result = run("check", kits / "north" / "site.toml")
+    assert result.exit_code == 0
+    assert result.stdout.count(" ok ") == 5
+    (kits / "north" / "policy.toml").write_text("min_rows = 31\n")
+    result = run("check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    assert "30 rows, but min_rows = 31" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("min_row = 3", "unknown rule 'min_row'"),
+        ('solvers = ["magic"]', "unknown solver 'magic'; allowed are auto"),
+        ("max_rounds = 1.5", "rule max_rounds = 1.5 must be a whole number"),
+    ],
+)
+def test_check_names_what_is_wrong(kits: Path, run: Callable[..., Any], tmp_path: Path, rules: str, message: str) -> None:
+    """A bad rule, and a column that was agreed on and is not there; all in one go."""
+    text = (tmp_path / "north.csv").read_text().replace("bmi", "weight")
+    (kits / "north" / "patients.csv").write_text(text)
+    (kits / "north" / "policy.toml").write_text(rules + "\n")
+    result = run("check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    told = " ".join(result.stdout.split())
+    assert "lacks the agreed columns bmi" in told
+    assert message in told
+
+
+def test_site_start_takes_columns_in_the_agreed_order(
+    kits: Path, run: Callable[..., Any], taken_over: list[Any], sites: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """south.csv has its columns reversed; what FLARE's process will read is the table in the federation's order."""
+    result = run("site", "start", kits / "south", "--data", "south.csv", "--coordinator-timeout", "5")
+    assert result.exit_code == 0, result.output
+    ((command, environment),) = taken_over
+    assert str(kits / "south") in command
+    facts = SiteFacts.read(environment[SITE_VARIABLE])
+    assert (facts.name, facts.coordinator_timeout) == ("south", 5.0)
+    seen = {}
+    monkeypatch.setattr("eigenpact.engines.flare_site.SiteServer", lambda _name, X, **_: seen.setdefault("X", X))
+    facts.endpoint()
+    np.testing.assert_array_equal(seen["X"], sites["south"])
+
+
+def test_site_start_refuses(kits: Path, run: Callable[..., Any], taken_over: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "wrong.csv").write_text((tmp_path / "north.csv").read_text().replace("bmi", "weight"))
+    result = run("site", "start", kits / "north", "--data", "wrong.csv")
+    assert result.exit_code == 2
+    assert "lacks the agreed columns bmi" in " ".join(result.stdout.split())
+    assert "this site is not ready" in result.stderr
+    assert run("site", "start", kits / "coordinator", "--data", "north.csv").exit_code == 2
+    assert run("site", "start", kits / "north", "--data", "north.csv", "--coordinator-timeout", "0").exit_code == 2
+    assert taken_over == []
+
+
+def test_coordinator_start(kits: Path, run: Callable[..., Any], taken_over: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "_check_port", lambda _host, _port: None)
+    result = run("coordinator", "start", kits / "coordinator")
+    assert result.exit_code == 0
+    assert "Serving federation trial at localhost:8102" in result.stdout
+    ((command, _),) = taken_over
+    assert str(kits / "coordinator" / "server") in command
+    resources = json.loads((kits / "coordinator" / "server" / "local" / "resources.json").read_text())
+    assert str(kits) in resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"]  # nothing outside the kit
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-o", "model"), "a new run needs -k and -o"),
+        (("-k", "2"), "a new run needs -k and -o"),
+        (("-k", "2", "-o", "model", "--solver", "magic"), "unknown solver 'magic'"),
+        (("-k", "2", "-o", "model", "--sites", "north,paris"), "'paris' is not a site of federation 'trial': north, south"),
+        (("-k", "2", "-o", "model", "--min-sites", "3"), "min_sites=3 must be between"),
+        (("-k", "2", "-o", "model", "--round-timeout", "0"), "round_timeout=0.0 must be"),
+        (("-k", "two", "-o", "model"), "-k two is not allowed"),
+        (("-k", "2", "-o", "north.csv"), "north.csv is a file"),
+        (("--resume", "yesterday"), "is not the folder of a run"),
+    ],
+)
+def test_a_bad_run(kits: Path, refused: Callable[..., str], arguments: tuple[str, ...], message: str) -> None:
+    """Refused before anything is started or written."""
+    assert message in refused("coordinator", "run", "--kit", kits / "coordinator", *arguments)
+
+
+def test_a_site_transforms_its_own_rows(kits: Path, run: Callable[..., Any], sites: dict[str, Any], tmp_path: Path) -> None:
+    pca = ep.FederatedPCA(2).fit({"north": sites["north"], "south": sites["south"]})
+    pca.feature_names_in_ = np.array(Kit.read(kits / "north", "site").federation.features, dtype=object)
+    save_model(pca, tmp_path / "model")
+    result = run("site", "transform", kits / "south", "model", "--data", "south.csv", "-o", "scores.npy")
+    assert result.exit_code == 0, result.output
+    expected = (sites["south"] - pca.mean_) @ pca.components_.T
+    np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), expected, atol=1e-12)
+
+
+def test_a_site_that_was_not_in_the_run_is_told(
+    kits: Path, refused: Callable[..., str], sites: dict[str, Any], tmp_path: Path
+) -> None:
+    save_model(ep.FederatedPCA(2).fit({"north": sites["north"], "west": sites["west"]}), tmp_path / "model")
+    assert "without south" in refused("site", "transform", kits / "south", "model", "--data", "south.csv", "-o", "scores.npy")
+    assert "name it with --data" in refused("site", "transform", kits / "south", "model", "-o", "scores.npy")
+
+
+def test_an_example_without_data_is_generated(run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the heart-disease file is absent, and it can be federated all the same."""
+    monkeypatch.delenv("EIGENPACT_DATA", raising=False)
+    monkeypatch.setenv("EIGENPACT_CACHE", str(tmp_path / "cache"))
+    result = run("federation", "example", "hospitals")
+    assert result.exit_code == 0, result.output
+    assert "generated rows" in result.stdout
+    assert run("federation", "init", "hospitals/consortium.toml").exit_code == 0
+    assert run("check", "hospitals/va.toml").exit_code == 0
+
+
+def test_a_policy_with_own_modules(tmp_path: Path) -> None:
+    """A site's owner may list functions of modules that are installed there; they are imported when the site starts."""
+    (tmp_path / "policy.toml").write_text('solvers = ["mine"]\nmodules = ["mine.locals"]\nfunctions = ["mine.locals:f"]\n')
+    policy = read_policy(tmp_path / "policy.toml")
+    assert (policy.solvers, policy.functions, policy.modules) == (("mine",), ("mine.locals:f",), ("mine.locals",))
+
+
+def test_errors_have_their_builtin() -> None:
+    assert issubclass(PolicyError, PermissionError)
