@@ -20,6 +20,7 @@ import eigenpact as ep
 from eigenpact.engines import flare_kits
 from eigenpact.engines.flare_kits import Federation, Kit, make_kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.estimators import choices
 from eigenpact.estimators.plans import functions_of
 from eigenpact.runtime import Driver, Outcome, Plan, Sum, local, read_site_ledger, wire
 from tests.engines import conformance
@@ -36,8 +37,8 @@ NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
 OPEN_POLICY = {
-    "solvers": ["auto", "gram", "krylov", "subspace", "programs"],
-    "functions": sorted({*functions_of("auto"), *functions_of("subspace"), *conformance.PLAN.functions}),
+    "solvers": ["auto", *choices.SOLVERS, "programs"],
+    "functions": sorted({*conformance.PLAN.functions, *(name for solver in choices.SOLVERS for name in functions_of(solver))}),
     "modules": ["tests.engines.conformance"],
     "min_rows": 5,
     "max_rounds": 3000,

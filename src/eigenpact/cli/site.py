@@ -22,6 +22,9 @@ from .site_files import COORDINATOR_TIMEOUT, SiteFile, read_policy
 from .site_rows import open_rows
 from .transform import check_target, write_scores
 
+LEAST_TIMEOUT = 5.0
+"""The coordinator gives a sign of life every two seconds."""
+
 app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a table that stays here.")
 
 
@@ -40,8 +43,8 @@ def start(
     KIT is the folder this site was given.  Rows are read by a process of this machine for each run, and never leave it; what does
     leave is written to the ledger first.
     """
-    if not coordinator_timeout > 0:
-        raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be a number of seconds > 0")
+    if not coordinator_timeout >= LEAST_TIMEOUT:
+        raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be at least {LEAST_TIMEOUT:g} seconds")
     flare("nvflare")
     site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
     if not look(site):

@@ -113,15 +113,15 @@ class Kit:
         path = Path(folder).absolute()
         try:
             facts = json.loads((path / KIT).read_text())
-        except (OSError, ValueError) as error:
+            party, features = facts.pop("party"), facts.pop("features")
+            features = features if isinstance(features, int) else tuple(features)
+            federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise FileError(f"{folder} is not a kit made by eigenpact federation init: {error}") from error
-        found = "coordinator" if facts["party"] == "coordinator" else "site"
+        found = "coordinator" if party == "coordinator" else "site"
         if found != kind:
-            raise InputError(f"{folder} is the kit of {facts['party']!r}, a {found}; give the kit of a {kind}")
-        features = facts["features"]
-        facts["features"] = features if isinstance(features, int) else tuple(features)
-        party = facts.pop("party")
-        return cls(path, party, Federation(**facts | {"sites": tuple(facts["sites"])}))
+            raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
+        return cls(path, party, federation)
 
     @property
     def workspace(self) -> Path:
@@ -135,7 +135,8 @@ class Kit:
 
     def expires(self) -> datetime:
         """When the first of the kit's certificates ends; one that has ended or is not of this federation is an error."""
-        x509 = importlib.import_module("cryptography.x509")
+        x509 = flare("cryptography.x509")
+        invalid = flare("cryptography.exceptions").InvalidSignature
         try:
             root, own = (
                 x509.load_pem_x509_certificate(path.read_bytes())
@@ -145,7 +146,7 @@ class Kit:
             raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
         try:
             own.verify_directly_issued_by(root)
-        except Exception as error:  # cryptography raises InvalidSignature, TypeError or ValueError
+        except (invalid, TypeError, ValueError) as error:
             raise InputError(
                 f"{self.certificate.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
             ) from error

@@ -77,8 +77,7 @@ class Steps:
         self.roster = tuple(sorted(connection.sites()))
         resumes = journal is not None and journal.peek() is not None
         if absent and len(self.roster) < max(1, min_sites) and not resumes:
-            told = "; ".join(f"{name}: {reason}" for name, reason in sorted(absent.items()))
-            raise PolicyError(f"refused before round 1 by {told}; ask for what these sites allow, or lower min_sites")
+            raise _cannot_begin(absent, min_sites)
         if not resumes:
             for name, reason in sorted(absent.items()):
                 self.account.event(0, 0, name, f"refused: {reason}")
@@ -385,6 +384,14 @@ class Steps:
         self.account.restore(entry.facts, entry.arrays[len(entry.facts["names"]) :])
         self.check_returned()  # as after the Progress that was cut at
         return True
+
+
+def _cannot_begin(absent: Mapping[str, str], min_sites: int) -> PolicyError | TooFewSites:
+    """Sites that take no part, and why: by a rule of their own, or because they are not there."""
+    told = "; ".join(f"{name}: {reason}" for name, reason in sorted(absent.items()))
+    if any(reason.startswith("rule ") for reason in absent.values()):
+        return PolicyError(f"refused before round 1 by {told}; ask for what these sites allow, or lower min_sites")
+    return TooFewSites(f"no run without {told}; min_sites is {min_sites}: see to these sites, or lower min_sites")
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
