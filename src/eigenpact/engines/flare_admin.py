@@ -39,16 +39,13 @@ class Administrator:
         self._session: Session | None = None
 
     def answer(self, line: str) -> dict[str, Any]:
-        """Carry out one command; a session that was closed meanwhile is opened once more."""
+        """Carry out one command; the last one in a session of its own, since the server may be another by then."""
         command, _, rest = line.strip().partition(" ")
-        carry_out = getattr(self, f"_{command}")
+        if command == "end":
+            self._session = None
         try:
-            try:
-                return {"value": carry_out(self._connected(), rest)}
-            except (SessionClosed, NoConnection):
-                self._session = None
-                return {"value": carry_out(self._connected(), rest)}
-        except NoConnection as error:
+            return {"value": getattr(self, f"_{command}")(self._connected(), rest)}
+        except (NoConnection, SessionClosed) as error:
             return {"error": "connection", "detail": str(error)}
         except (AuthenticationError, InternalError) as error:
             return {"error": "refused", "detail": str(error)}

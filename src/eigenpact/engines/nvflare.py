@@ -39,6 +39,9 @@ STILL = 1.0
 ALL_WITHIN = 15.0
 """Seconds that sites are waited for when ``min_sites`` are connected already."""
 
+LEAVE_WITHIN = 5.0
+"""Seconds the administrator's process may take to log out."""
+
 END_WITHIN = 20.0
 """Seconds a job may take to end by itself before it is aborted."""
 
@@ -330,7 +333,11 @@ class _Administrator:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=LEAVE_WITHIN)
+        except subprocess.TimeoutExpired:  # FLARE waits for a server that is gone
+            self._process.kill()
+            self._process.communicate()
 
     def ask(self, command: str) -> Any:
         """Have a command carried out; give what it gave."""
