@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import engines, foundation
+from benchmarks import consensus, engines, foundation
 from benchmarks.table import print_rows
 
-FAMILIES = {"foundation": foundation.rows, "engines": engines.rows}
+FAMILIES = {"foundation": foundation.rows, "engines": engines.rows, "consensus": consensus.rows}
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 
 import eigenpact as ep
 from eigenpact.algorithms import products, setup, start
-from eigenpact.algorithms.consensus import gram, krylov
+from eigenpact.algorithms.consensus import faps, gram, krylov, localpower
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction
 from eigenpact.runtime.shapes import Shape
@@ -27,10 +27,16 @@ SOLVERS: dict[str, Any] = {
     "krylov, proxy and one-shot": ep.Krylov(start="one-shot", proxy=0),
     "subspace": "subspace",
     "subspace, one-shot": ep.Subspace(start="one-shot"),
+    "localpower": "localpower",
+    "localpower, one-shot, signs": ep.LocalPower(q=4, patience=3, align="sign", start="one-shot"),
+    "faps": "faps",
+    "faps, random": ep.FAPS(start="random"),
+    "faps, lanczos": ep.FAPS(inner="lanczos"),
+    "faps, exact": ep.FAPS(inner="exact"),
 }
-LINEAR = {"subspace", "subspace, one-shot"}
+LINEAR = {label for label in SOLVERS if label.startswith(("subspace", "localpower", "faps"))}
 
-MODULES = (setup, products, start, gram, krylov)
+MODULES = (setup, products, start, gram, krylov, localpower, faps)
 LOCALS = {f.short_name: f for m in MODULES for f in vars(m).values() if isinstance(f, LocalFunction)}
 
 

@@ -9,6 +9,7 @@ from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, Post, SiteEndpoint
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
+from .tapping import tapped
 
 __all__ = [
     "COORDINATOR",
@@ -48,5 +49,6 @@ __all__ = [
     "Summation",
     "find_local",
     "local",
+    "tapped",
     "wire_table",
 ]

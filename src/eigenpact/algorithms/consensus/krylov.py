@@ -58,7 +58,7 @@ from ...rows import Rows
 from ...runtime import At, Progress, Site, Sum, local
 from ..products import scatter_action
 from ..setup import Setup, rows_of
-from ..solution import Solution, residual_angle
+from ..solution import Solution, ritz_angle
 from ..start import STIR, STIR_MARGIN, Start, check_start, merged_directions, stir_size, stirred
 
 FIRST_ACCURACY, MODEL_ACCURACY, MODEL_FLOOR = 1e-4, 0.05, 1e-11
@@ -227,30 +227,9 @@ def _stir_would_show(setup: Setup, smallest: float, tol: float) -> bool:
     return bool(tol * setup.trace <= stir_size(setup) * smallest / (STIR_MARGIN * np.sqrt(setup.n_features)))
 
 
-def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
-    """Residual over gap, in two parts.
-
-    Out of span(Q): the residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value
-    but what the newest directions show, the mean Rayleigh quotient of the last k columns.  (With the next Ritz value this part
-    was 4 to 50 times too large in trials.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
-    errors and by rounding, both over the Ritz gap; a gap that rounding could make leaves the answer undetermined.  Where the gap
-    at the cut is as small as the tolerance, the estimate may be too small.
-    """
-    k, values = ritz.Z.shape[1], ritz.values
-    lengths = np.linalg.norm(ritz.residual, axis=0)
-    if k == space.size:
-        return residual_angle(float(np.linalg.norm(lengths)), float(values[k - 1]), trace - float(values.sum()))
-    last = slice(max(k, space.size - k), None)
-    newest = min(float(values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
-    outward = np.array([residual_angle(r, v, newest) for r, v in zip(lengths.tolist(), values.tolist(), strict=False)])
-    next_residual = space.ritz(lambda _: k + 1).residual[:, k]
-    mixing = float(np.linalg.norm(next_residual)) * float(outward[-1]) + float(np.finfo(float).eps * values[0])
-    return min(1.0, float(np.linalg.norm(outward)) + residual_angle(mixing, float(values[k - 1]), float(values[k])))
-
-
 def _solution(setup: Setup, space: KrylovSpace, ritz: Ritz, residual: float, tol: float, converged: bool) -> Solution:
     k, values = ritz.Z.shape[1], ritz.values
-    angle = 0.0 if k == setup.n_features else _angle(ritz, space, setup.trace)
+    angle = 0.0 if k == setup.n_features else ritz_angle(ritz, space, setup.trace)
     if not converged:
         short = f"{residual:.1e} > tol {tol:.1e}" if residual > tol else f"{residual:.1e}, which one more round must confirm"
         reason = f"max_rounds={setup.max_rounds} reached at scaled KKT residual {short}; raise max_rounds"
