@@ -1,0 +1,111 @@
+"""What ``fit`` and ``compare`` share: options about the data, and reading one file per site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..data.checks import check_finite, check_same_features
+from ..data.readers import Table, read_sites
+from ..errors import EigenpactError, InputError
+from .ranks import Ranks
+
+
+class Center(StrEnum):
+    """What is subtracted from the rows."""
+
+    pooled = "pooled"
+    site = "site"
+    none = "none"
+
+
+class Scale(StrEnum):
+    """What the columns are divided by."""
+
+    none = "none"
+    pooled = "pooled"
+
+
+Files = Annotated[list[str], typer.Argument()]
+CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
+ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+
+
+def preprocessing(center: Center, scale: Scale) -> dict[str, Any]:
+    """The estimator's parameters for these options."""
+    return {
+        "center": False if center is Center.none else center.value,
+        "scale": None if scale is Scale.none else scale.value,
+    }
+
+
+def parse_components(text: str) -> int | float | None:
+    """A number of components, a share of the variance, or None for "all".
+
+    >>> parse_components("10"), parse_components("0.95"), parse_components("all")
+    (10, 0.95, None)
+    """
+    if text == "all":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass  # perhaps a share
+    try:
+        share = float(text)
+    except ValueError:
+        share = np.nan
+    if not 0 < share < 1:
+        raise InputError(f"-k {text} is not allowed; give a number such as 10, a share of the variance such as 0.95, or all")
+    return share
+
+
+def read_together(
+    files: list[str], ranks: Ranks, proxy: str | None, check_outputs: Callable[[], None]
+) -> tuple[dict[str, Any], tuple[str, ...] | None]:
+    """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
+
+    Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
+    """
+    read: dict[str, Table] = {}
+    error = ""
+    try:
+        if ranks.rank == 0:
+            check_outputs()
+        mine = files[ranks.rank :: ranks.size]
+        read = read_sites(mine) if mine else {}
+        for name, table in read.items():
+            check_finite(name, table.X, table.feature_names)
+    except EigenpactError as caught:
+        if ranks.size == 1:
+            raise
+        error = str(caught)
+    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
+    features = _merge(told, len(files))
+    orders = check_same_features(features)
+    if proxy is not None and proxy not in told[0]["sites"]:
+        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
+        raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
+    names = next((names for _, names in features.values() if names is not None), None)
+    held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}
+    return held, names
+
+
+def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, tuple[int, tuple[str, ...] | None]]:
+    """Number of features and their names for the sites of all ranks, in the order of the files."""
+    errors = [facts["error"] for facts in told if facts["error"]]
+    if errors:
+        raise InputError(errors[0])
+    merged: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+    per_rank = [list(facts["sites"].items()) for facts in told]
+    for i in range(n_files):
+        name, (count, names) = per_rank[i % len(told)][i // len(told)]
+        if name in merged:
+            raise InputError(f"two sites are named {name!r}; rename a file, or write name=path to name its site")
+        merged[name] = count, None if names is None else tuple(names)
+    return merged
