@@ -186,6 +186,19 @@ def test_a_start_in_an_invariant_subspace_is_left(label: str) -> None:
         assert pca.explained_variance_[0] > 1000
 
 
+@pytest.mark.parametrize("solver", [ep.Krylov(proxy="AFR"), ep.Krylov(proxy="AMR"), ep.Krylov(start="one-shot")])
+def test_a_proxy_that_leads_astray_is_given_up(solver: Any) -> None:
+    """Genomes by population, 14079 features and 1092 rows: a population's own noise looked like news for more than 60 rounds."""
+    try:
+        genomes = ep.datasets.genomes()
+    except ep.EigenpactError as error:
+        pytest.skip(str(error))
+    sites = ep.datasets.partition.by_label(genomes.X, genomes.y)
+    plain, other = (ep.FederatedPCA(5, solver=s, tol=1e-8, random_state=0, max_rounds=60).fit(sites) for s in ("krylov", solver))
+    assert other.converged_
+    assert other.n_rounds_ <= plain.n_rounds_ + 4
+
+
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     d=st.integers(2, 9),

@@ -15,7 +15,8 @@ Rounds
     The secant model agrees with C wherever C is known, and with a scaled proxy M elsewhere:
         C_model = C Q Q^T + Q (C Q)^T - Q T Q^T + (tr C / tr M) P M P,      P = I - Q Q^T.
     Without a proxy M = 0, and line 7 gives (I - Q Q^T) C Q: plain block Krylov.  M may be the coordinator's own site's scatter,
-    that of public rows, or what a one-shot start brought; a bad proxy costs little, because the known part is exact.
+    that of public rows, or what a one-shot start brought.  The known part is exact, so a bad proxy costs only rounds; once two of
+    its blocks failed to halve the residual it is given up, and line 7 takes the residuals of the Ritz vectors instead.
 
 Leaves the site
     Y_i^T Y_i B (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
@@ -64,6 +65,9 @@ from ..start import STIR, STIR_MARGIN, Start, check_start, merged_directions, st
 FIRST_ACCURACY, MODEL_ACCURACY, MODEL_FLOOR = 1e-4, 0.05, 1e-11
 """How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual; and how
 much of a unit vector must be new to be taken for more than rounding."""
+
+USEFUL, MOST_DOUBTS = 0.5, 2
+"""A block of the proxy should cut the residual to this share; once so many did not, plain Krylov goes on without the proxy."""
 
 SHARE_BLOCK = 10
 """Block width while the number of components is still to be found from a share of the variance."""
@@ -134,23 +138,26 @@ class Krylov:
             proxy = self._proxy(setup, W)
             B = await self._first_block(setup, width, start, proxy)  # line 1
             space = KrylovSpace(B, await Sum(scatter_action, B))  # lines 3, 4
-            confirmed, probed = True, start is None and proxy is None
+            confirmed, probed, doubts, before = True, start is None and proxy is None, 0, np.inf
         else:
             W, space = state["W"], KrylovSpace(state["Q"], state["CQ"])
-            rounds, confirmed, probed = state["counters"]
+            rounds, confirmed, probed, doubts, before = state["counters"]
             proxy = self._proxy(setup, W)
         while True:  # line 2
             ritz = space.ritz(lambda values: setup.wanted(values) or len(values))  # line 4
             k = ritz.Z.shape[1]
             residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
             converged = residual <= tol and setup.wanted(ritz.values) is not None
+            doubts += residual > USEFUL * before  # before: the residual that the last block of the proxy should have cut
             probed = probed or _stir_would_show(setup, float(ritz.values[k - 1]), tol)
             last = rounds >= setup.max_rounds or (converged and confirmed and probed)
             await Progress(
                 basis=ritz.Z,
                 objective=setup.share(ritz.values[:k]),
                 kkt=residual,
-                state=None if last else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed])},
+                state=None
+                if last
+                else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed, doubts, np.inf])},
             )
             if last:  # line 5
                 converged = converged and bool(confirmed) and bool(probed)
@@ -162,8 +169,12 @@ class Krylov:
             else:
                 if space.size + width > self._most_columns(setup, width, k):
                     space, confirmed = space.shrunk((self._most_columns(setup, width, k) + width) // 2), False  # line 6
-                plain = proxy is None or converged
-                B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
+                plain = proxy is None or converged or doubts >= MOST_DOUBTS
+                before = np.inf if plain else residual
+                if proxy is not None and plain and not converged:  # the model led astray: only what the Ritz vectors lack
+                    B = new_directions(ritz.residual, space.Q, SMALLEST_STEP * setup.trace)[:, :width]
+                else:
+                    B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
                 probed = probed or plain
                 if B.shape[1] == 0:  # Q is invariant
                     converged = setup.wanted(ritz.values) is not None
