@@ -9,10 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import engines, federation, foundation
+from benchmarks import consensus, engines, federation, foundation
 from benchmarks.table import print_rows
 
-FAMILIES = {"foundation": foundation.rows, "engines": engines.rows, "federation": federation.rows}
+FAMILIES = {
+    "foundation": foundation.rows,
+    "engines": engines.rows,
+    "consensus": consensus.rows,
+    "federation": federation.rows,
+}
 
 
 def main() -> int:

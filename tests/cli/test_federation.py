@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import eigenpact as ep
 from eigenpact.cli import app, coordinator, site
-from eigenpact.cli.site_files import read_policy
+from eigenpact.cli.site_settings import read_policy
 from eigenpact.engines.flare_kits import Kit
 from eigenpact.errors import PolicyError
 from eigenpact.estimators.model_files import save_model

@@ -19,6 +19,9 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "krylov-proxy": (ep.Krylov(proxy=OWN), {}),
     "krylov-one-shot": (ep.Krylov(start="one-shot", max_blocks=3), {}),
     "subspace": ("subspace", {"tol": 1e-6}),
+    "localpower": ("localpower", {"tol": 1e-3}),
+    "faps": ("faps", {"tol": 1e-3}),
+    "faps-random": (ep.FAPS(start="random"), {"tol": 1e-3}),
     "auto": ("auto", {}),
 }
 

@@ -81,7 +81,7 @@ def test_ledgers_differ_by_content():
 
 
 def test_records_are_stored_without_their_basis():
-    record = RoundRecord(3, 2, 0.5, None, 10, 20, 0.1, np.eye(2))
+    record = RoundRecord(3, 2, 0.5, None, 10, 20, 0.1, basis=np.eye(2))
     stored = json.loads(json.dumps(record.to_dict()))
     assert RoundRecord(**stored) == record.without_basis()
     assert record.basis is not None

@@ -132,6 +132,15 @@ class Setup:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
         return max(TIGHTEST_TOL, default if self.tol is None else self.tol)
 
+    def whole_components(self) -> int:
+        """The number of components, for solvers that need one before they begin."""
+        if isinstance(self.n_components, int):
+            return self.n_components
+        raise InputError(
+            f"n_components={self.n_components} (a share of the variance) needs a solver that sees more of the spectrum; "
+            "use solver='gram' or 'krylov', or give a number of components"
+        )
+
     def share(self, eigenvalues: Array) -> float:
         """The share of the variance that these eigenvalues capture."""
         return float(np.sum(eigenvalues) / self.trace) if self.trace > 0 else 0.0

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..krylov_space import KrylovSpace, Ritz
 from ..linalg import Array
 from .setup import Setup
 
@@ -64,3 +65,24 @@ def residual_angle(residual: float, inside: float, outside: float) -> float:
     gap = inside - outside
     rounding = np.finfo(float).eps * max(abs(inside), np.finfo(float).tiny)
     return 1.0 if gap <= rounding else min(1.0, residual / gap)
+
+
+def ritz_angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
+    """Residual over gap, in two parts.
+
+    Out of span(Q): the residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value
+    but what the newest directions show, the mean Rayleigh quotient of the last k columns.  (With the next Ritz value this part
+    was 4 to 50 times too large in trials.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
+    errors and by rounding, both over the Ritz gap; a gap that rounding could make leaves the answer undetermined.  Where the gap
+    at the cut is as small as the tolerance, the estimate may be too small.
+    """
+    k, values = ritz.Z.shape[1], ritz.values
+    lengths = np.linalg.norm(ritz.residual, axis=0)
+    if k == space.size:
+        return residual_angle(float(np.linalg.norm(lengths)), float(values[k - 1]), trace - float(values.sum()))
+    last = slice(max(k, space.size - k), None)
+    newest = min(float(values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
+    outward = np.array([residual_angle(r, v, newest) for r, v in zip(lengths.tolist(), values.tolist(), strict=False)])
+    next_residual = space.ritz(lambda _: k + 1).residual[:, k]
+    mixing = float(np.linalg.norm(next_residual)) * float(outward[-1]) + float(np.finfo(float).eps * values[0])
+    return min(1.0, float(np.linalg.norm(outward)) + residual_angle(mixing, float(values[k - 1]), float(values[k])))

@@ -12,8 +12,8 @@ from ..engines.flare_kits import Kit
 from ..errors import EigenpactError, InputError
 from . import tables
 from .consoles import stdout
-from .site_files import SiteFile, read_policy
 from .site_rows import open_rows
+from .site_settings import SiteFile, read_policy
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:

@@ -25,9 +25,9 @@ from ..estimators.choices import find_solver
 from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
-from .fit import Center, Scale, parse_components
 from .progress import shown_rounds
 from .site import become
+from .site_files import Center, Scale, parse_components
 
 app = typer.Typer(no_args_is_help=True, help="Serve a federation, and run joint PCAs over its sites.")
 

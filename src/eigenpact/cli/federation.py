@@ -17,7 +17,7 @@ from ..engines.flare_kits import Federation, Kit, make_kits
 from ..errors import DataUnavailableError, FileError, InputError
 from . import tables
 from .consoles import stderr, stdout, tell
-from .site_files import POLICY, SITE, read_toml
+from .site_settings import POLICY, SITE, read_toml
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days")
 EXAMPLE_FEATURES = ("age", "trestbps", "thalach", "oldpeak")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +12,6 @@ import numpy as np
 import typer
 
 from ..algorithms.solution import Algorithm
-from ..data.checks import check_finite, check_same_features
-from ..data.readers import Table, read_sites
 from ..errors import EigenpactError, InputError, NotConvergedWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import SOLVERS, find_engine, find_solver
@@ -23,21 +20,7 @@ from . import tables
 from .consoles import stderr, stdout, tell
 from .progress import shown_rounds
 from .ranks import Ranks, check_ranks
-
-
-class Center(StrEnum):
-    """What is subtracted from the rows."""
-
-    pooled = "pooled"
-    site = "site"
-    none = "none"
-
-
-class Scale(StrEnum):
-    """What the columns are divided by."""
-
-    none = "none"
-    pooled = "pooled"
+from .site_files import Center, CenterOption, Files, Scale, ScaleOption, Seed, parse_components, preprocessing, read_together
 
 
 @dataclass(frozen=True)
@@ -56,15 +39,15 @@ class Request:
 
 
 def command(
-    files: Annotated[list[str], typer.Argument()],
+    files: Files,
     components: Annotated[str, typer.Option("-k", "--components", help="A number, a share of the variance (0.95), or all.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the model to.")],
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(SOLVERS)}.")] = "auto",
-    center: Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")] = Center.pooled,
-    scale: Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")] = Scale.none,
+    center: CenterOption = Center.pooled,
+    scale: ScaleOption = Scale.none,
     tol: Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; the solver's own by default.")] = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
-    seed: Annotated[int, typer.Option(help="Seed of random starts.")] = 0,
+    seed: Seed = 0,
     journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
     start: Annotated[str, typer.Option(help="random, or one-shot: saves rounds, shows each site's directions.")] = "random",
     proxy: Annotated[str | None, typer.Option(help="The coordinator's own site, whose rows speed up krylov.")] = None,
@@ -87,8 +70,7 @@ def command(
     try:
         parameters = {
             "n_components": parse_components(components),
-            "center": False if center is Center.none else center.value,
-            "scale": None if scale is Scale.none else scale.value,
+            **preprocessing(center, scale),
             "tol": tol,
             "max_rounds": max_rounds,
             "random_state": seed,
@@ -102,31 +84,12 @@ def command(
     raise typer.Exit(0 if converged else 1)
 
 
-def parse_components(text: str) -> int | float | None:
-    """A number of components, a share of the variance, or None for "all".
-
-    >>> parse_components("10"), parse_components("0.95"), parse_components("all")
-    (10, 0.95, None)
-    """
-    if text == "all":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        pass  # perhaps a share
-    try:
-        share = float(text)
-    except ValueError:
-        share = np.nan
-    if not 0 < share < 1:
-        raise InputError(f"-k {text} is not allowed; give a number such as 10, a share of the variance such as 0.95, or all")
-    return share
-
-
 def _fit(request: Request, ranks: Ranks) -> bool:
     """Read, fit, write; return whether the solver converged."""
     solver = _solver(request)
-    held, names = _read_together(request, ranks)
+    held, names = read_together(
+        request.files, ranks, request.proxy, lambda: check_model_target(request.output, overwrite=request.overwrite)
+    )
     with shown_rounds(stderr(), quiet=request.quiet or ranks.rank > 0) as callback, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
         pca = FederatedPCA(
@@ -156,47 +119,6 @@ def _solver(request: Request) -> str | Algorithm:
         if not hasattr(algorithm, name):
             raise InputError(f"--{name} does not go with --solver {request.solver}; use --solver krylov, or leave --{name} out")
     return dataclasses.replace(algorithm, **given)  # type: ignore[type-var]
-
-
-def _read_together(request: Request, ranks: Ranks) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise."""
-    read: dict[str, Table] = {}
-    error = ""
-    try:
-        if ranks.rank == 0:
-            check_model_target(request.output, overwrite=request.overwrite)
-        mine = request.files[ranks.rank :: ranks.size]
-        read = read_sites(mine) if mine else {}
-        for name, table in read.items():
-            check_finite(name, table.X, table.feature_names)
-    except EigenpactError as caught:
-        if ranks.size == 1:
-            raise
-        error = str(caught)
-    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
-    features = _merge(told, len(request.files))
-    orders = check_same_features(features)
-    if request.proxy is not None and request.proxy not in told[0]["sites"]:
-        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
-        raise InputError(f"--proxy {request.proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
-    names = next((names for _, names in features.values() if names is not None), None)
-    held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}
-    return held, names
-
-
-def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, tuple[int, tuple[str, ...] | None]]:
-    """Number of features and their names for the sites of all ranks, in the order of the files."""
-    errors = [facts["error"] for facts in told if facts["error"]]
-    if errors:
-        raise InputError(errors[0])
-    merged: dict[str, tuple[int, tuple[str, ...] | None]] = {}
-    per_rank = [list(facts["sites"].items()) for facts in told]
-    for i in range(n_files):
-        name, (count, names) = per_rank[i % len(told)][i // len(told)]
-        if name in merged:
-            raise InputError(f"two sites are named {name!r}; rename a file, or write name=path to name its site")
-        merged[name] = count, None if names is None else tuple(names)
-    return merged
 
 
 def _report(pca: FederatedPCA, request: Request) -> None:

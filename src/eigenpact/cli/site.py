@@ -18,8 +18,8 @@ from ..errors import FileError, InputError
 from ..estimators.model_files import load_model
 from .check import look
 from .consoles import stdout, tell
-from .site_files import COORDINATOR_TIMEOUT, SiteFile, read_policy
 from .site_rows import open_rows
+from .site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0

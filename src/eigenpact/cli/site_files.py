@@ -1,124 +1,111 @@
-"""The files in which a data manager says what a site holds and allows: ``site.toml`` and ``policy.toml``."""
+"""What ``fit`` and ``compare`` share: options about the data, and reading one file per site."""
 
 from __future__ import annotations
 
-import json
-import os
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, Any
 
-from ..engines.flare_kits import Kit
-from ..errors import FileError, InputError
-from ..estimators.choices import SOLVERS
-from ..estimators.plans import functions_of
-from ..runtime import Policy
+import numpy as np
+import typer
 
-ALL_SOLVERS = ("auto", *SOLVERS)
-COORDINATOR_TIMEOUT = 60.0
-SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
-
-POLICY = f"""\
-# What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
-solvers = {json.dumps(list(ALL_SOLVERS))}
-min_rows = 20            # with fewer rows this site takes no part
-max_rounds = 500         # replies of one run, set-up included
-max_runs_per_day = 50
-max_components = 100     # columns of anything that is sent here
-allow_gather = false     # one-shot starts: the coordinator would see this site's own directions
-allow_at = false         # a function at this site alone
-allow_max = false        # maxima: the coordinator sees single replies
-allow_chain = false      # a state passed from site to site
-"""
-
-SITE = """\
-# What is checked by: eigenpact check site.toml
-kit = "."
-data = "patients.csv"    # this site's table; a path beside this file or an absolute one
-policy = "policy.toml"
-"""
+from ..data.checks import check_finite, check_same_features
+from ..data.readers import Table, read_sites
+from ..errors import EigenpactError, InputError
+from .ranks import Ranks
 
 
-@dataclass(frozen=True)
-class SiteFile:
-    """What stands in a ``site.toml``, with absolute paths."""
+class Center(StrEnum):
+    """What is subtracted from the rows."""
 
-    kit: Path
-    data: Path
-    policy: Path
-    ledger: Path
-    coordinator_timeout: float
-
-    @classmethod
-    def of(
-        cls, kit: Path, data: Path, policy: Path | None = None, ledger: Path | None = None, timeout: float = COORDINATOR_TIMEOUT
-    ) -> SiteFile:
-        """Paths as given, or their places in the kit."""
-        folder = kit.absolute()
-        chosen = policy.absolute() if policy else folder / "policy.toml"
-        return cls(folder, data.absolute(), chosen, ledger.absolute() if ledger else folder / "ledger.jsonl", timeout)
-
-    @classmethod
-    def read(cls, path: Path) -> SiteFile:
-        """From a file; paths are relative to its folder."""
-        facts = read_toml(path)
-        unknown = sorted(set(facts) - set(SITE_KEYS))
-        if unknown or "data" not in facts:
-            raise InputError(
-                f"{path}: {unknown[0] if unknown else 'data'!r} is unknown or missing; known are {', '.join(SITE_KEYS)}"
-            )
-        for key, value in facts.items():
-            if not isinstance(value, int | float if key == "coordinator_timeout" else str):
-                raise InputError(f"{path}: {key} = {value!r} must be {'seconds' if key == 'coordinator_timeout' else 'a path'}")
-        folder = path.absolute().parent
-        places = {key: folder / facts[key] for key in ("kit", "data", "policy", "ledger") if key in facts}
-        timeout = float(facts.get("coordinator_timeout", COORDINATOR_TIMEOUT))
-        return cls.of(places.get("kit", folder), places["data"], places.get("policy"), places.get("ledger"), timeout)
-
-    def write_facts(self, kit: Kit, policy: Policy) -> Path:
-        """The file that the site's process reads; give its path."""
-        facts = {
-            "name": kit.party,
-            "opener": "eigenpact.cli.site_rows:open_rows",
-            "data": str(self.data),
-            "features": kit.federation.features,
-            "policy": policy.to_dict(),
-            "ledger": str(self.ledger),
-            "coordinator_timeout": self.coordinator_timeout,
-        }
-        path = kit.folder / "site.json"
-        try:
-            with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                json.dump(facts, file, indent=2)
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {error.strerror}; a kit must be in a folder of your own") from error
-        return path
+    pooled = "pooled"
+    site = "site"
+    none = "none"
 
 
-def read_policy(path: Path) -> Policy:
-    """A site's rules; the functions of the solvers that are allowed are listed by themselves."""
-    facts = read_toml(path)
-    solvers = facts.get("solvers", list(ALL_SOLVERS))
-    listed = facts.get("functions", [])
-    policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
-    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver)}
-    unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
-    if unknown and not policy.modules:
-        raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")
-    return Policy.from_dict(policy.to_dict() | {"functions": sorted(own | set(policy.functions))}, str(path))
+class Scale(StrEnum):
+    """What the columns are divided by."""
+
+    none = "none"
+    pooled = "pooled"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file."""
+Files = Annotated[list[str], typer.Argument()]
+CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
+ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+
+
+def preprocessing(center: Center, scale: Scale) -> dict[str, Any]:
+    """The estimator's parameters for these options."""
+    return {
+        "center": False if center is Center.none else center.value,
+        "scale": None if scale is Scale.none else scale.value,
+    }
+
+
+def parse_components(text: str) -> int | float | None:
+    """A number of components, a share of the variance, or None for "all".
+
+    >>> parse_components("10"), parse_components("0.95"), parse_components("all")
+    (10, 0.95, None)
+    """
+    if text == "all":
+        return None
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}; check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not a TOML file: {error}") from error
+        return int(text)
+    except ValueError:
+        pass  # perhaps a share
+    try:
+        share = float(text)
+    except ValueError:
+        share = np.nan
+    if not 0 < share < 1:
+        raise InputError(f"-k {text} is not allowed; give a number such as 10, a share of the variance such as 0.95, or all")
+    return share
 
 
-def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in names}
+def read_together(
+    files: list[str], ranks: Ranks, proxy: str | None, check_outputs: Callable[[], None]
+) -> tuple[dict[str, Any], tuple[str, ...] | None]:
+    """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
+
+    Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
+    """
+    read: dict[str, Table] = {}
+    error = ""
+    try:
+        if ranks.rank == 0:
+            check_outputs()
+        mine = files[ranks.rank :: ranks.size]
+        read = read_sites(mine) if mine else {}
+        for name, table in read.items():
+            check_finite(name, table.X, table.feature_names)
+    except EigenpactError as caught:
+        if ranks.size == 1:
+            raise
+        error = str(caught)
+    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
+    features = _merge(told, len(files))
+    orders = check_same_features(features)
+    if proxy is not None and proxy not in told[0]["sites"]:
+        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
+        raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
+    names = next((names for _, names in features.values() if names is not None), None)
+    held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}
+    return held, names
+
+
+def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, tuple[int, tuple[str, ...] | None]]:
+    """Number of features and their names for the sites of all ranks, in the order of the files."""
+    errors = [facts["error"] for facts in told if facts["error"]]
+    if errors:
+        raise InputError(errors[0])
+    merged: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+    per_rank = [list(facts["sites"].items()) for facts in told]
+    for i in range(n_files):
+        name, (count, names) = per_rank[i % len(told)][i // len(told)]
+        if name in merged:
+            raise InputError(f"two sites are named {name!r}; rename a file, or write name=path to name its site")
+        merged[name] = count, None if names is None else tuple(names)
+    return merged

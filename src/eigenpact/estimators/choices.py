@@ -11,15 +11,23 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from ..algorithms.auto import Auto
+from ..algorithms.consensus.faps import FAPS
 from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
+from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
 from ..algorithms.solution import Algorithm
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
 
-SOLVERS: dict[str, Callable[[], Algorithm]] = {"gram": Gram, "krylov": Krylov, "subspace": Subspace}
+SOLVERS: dict[str, Callable[[], Algorithm]] = {
+    "gram": Gram,
+    "krylov": Krylov,
+    "subspace": Subspace,
+    "localpower": LocalPower,
+    "faps": FAPS,
+}
 """Exact joint solvers by name, besides "auto"."""
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}

@@ -15,6 +15,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from ..errors import FileError
 from ..linalg import Array
+from .messages import bytes_text
 
 COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
 """Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
@@ -83,6 +84,34 @@ def scree(components: Array, shares: Sequence[float], feature_names: Sequence[st
     return figure
 
 
+def convergence(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[int], Sequence[float]]], tol: float, pooled_bytes: int, title: str
+) -> Figure:
+    """The KKT residual of every solver against rounds, and against bytes.
+
+    Parameters
+    ----------
+    curves : solver -> (rounds, bytes so far, residuals)
+    tol : float
+        Drawn as a line.
+    pooled_bytes : int
+        What sending all rows takes, drawn as a line.
+    title : str
+    """
+    figure = Figure(figsize=(13, 6), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    left, right = figure.subplots(1, 2, sharey=True)
+    _residuals(left, {solver: (rounds, residuals) for solver, (rounds, _, residuals) in curves.items()})
+    _residuals(right, {solver: (sizes, residuals) for solver, (_, sizes, residuals) in curves.items()})
+    for ax in (left, right):
+        ax.axhline(tol, color="0.35", linestyle="--", linewidth=1.2, label=f"tolerance {tol:g}")
+    _rounds_axis(left)
+    _bytes_axis(right, pooled_bytes)
+    handles, labels = right.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
 def check_picture_target(path: Path, *, overwrite: bool = False) -> None:
     """Raise a FileError unless a picture can be written to ``path``."""
     if path.suffix.lower() not in FORMATS:
@@ -137,22 +166,41 @@ def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> N
 
 
 def _convergence(ax: Axes, convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
-    for i, (solver, (rounds, residuals)) in enumerate(convergence.items()):
+    _residuals(ax, convergence)
+    _rounds_axis(ax)
+    ax.set_title("Convergence of the iterative solvers", fontsize=11)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
+
+
+def _residuals(ax: Axes, curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+    """One line per solver on logarithmic axes: something that grows from round to round, and the residual."""
+    for i, (solver, (xs, residuals)) in enumerate(curves.items()):
         values = np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
         every = max(1, len(values) // 12)
-        ax.plot(rounds, values, color=colour, marker=marker, markersize=5, markevery=every, linewidth=1.6, label=solver)
+        ax.plot(xs, values, color=colour, marker=marker, markersize=5, markevery=every, linewidth=1.6, label=solver)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlabel("round")
     ax.set_ylabel("scaled KKT residual")
-    ax.set_title("Convergence of the iterative solvers", fontsize=11)
+    ax.grid(True, which="major", color="0.9", linewidth=0.8)
+    _plain_frame(ax)
+
+
+def _rounds_axis(ax: Axes) -> None:
+    ax.set_xlabel("round")
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
-    ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    _plain_frame(ax)
+
+
+def _bytes_axis(ax: Axes, pooled_bytes: int) -> None:
+    ax.axvline(pooled_bytes, color="0.35", linestyle=":", linewidth=1.4, label="sending all rows")
+    ax.set_xlabel("bytes up and down so far, all sites, with set-up")
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 1000 * low else (1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(lambda size, _: bytes_text(size).replace(".0 ", " "))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_ylabel("")
 
 
 def _variance(ax: Axes, shares: Array) -> None:

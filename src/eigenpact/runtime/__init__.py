@@ -10,6 +10,7 @@ from .mail import MailConnection, Post, SiteEndpoint
 from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
+from .tapping import tapped
 
 __all__ = [
     "COORDINATOR",
@@ -54,5 +55,6 @@ __all__ = [
     "find_local",
     "local",
     "read_site_ledger",
+    "tapped",
     "wire_table",
 ]

@@ -72,6 +72,7 @@ class Account:
             bytes_up=self.ledger.bytes_up - up,
             bytes_down=self.ledger.bytes_down - down,
             seconds=now - since,
+            details={name: float(value) for name, value in progress.details.items()},
             basis=None if progress.basis is None else self.basis,
         )
         self._begin_record()

@@ -91,6 +91,8 @@ class Progress(Collective):
         The current orthonormal basis; a restart after a change of roster begins here.
     objective, kkt : float
         Where known: captured share of the variance, scaled KKT residual of ``basis``.
+    details : mapping of numbers
+        What else the algorithm watches, by name; written into the round's record.
     state : mapping of arrays
         Everything the body needs to go on from here without earlier results, in C order; lets the journal be cut at this point.
         Not on the last round: a body that is given a state goes on.
@@ -104,9 +106,11 @@ class Progress(Collective):
         basis: np.ndarray[Any, Any] | None = None,
         objective: float | None = None,
         kkt: float | None = None,
+        details: Mapping[str, float] | None = None,
         state: Mapping[str, np.ndarray[Any, Any]] | None = None,
     ) -> None:
         self.basis = basis
         self.objective = objective
         self.kkt = kkt
+        self.details = details or {}
         self.state = state

@@ -5,8 +5,8 @@ Bytes are the arrays' own (8 per float64), without any engine's envelope, so tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class RoundRecord:
     """Where the run stood when the algorithm reported progress; ``basis`` (d x k) goes to the callback only.
 
     ``bytes_up`` and ``bytes_down`` are what travelled since the last record, summed over sites; ``seconds`` likewise.
+    ``details`` are numbers that only some algorithms watch, by name.
     """
 
     round: int
@@ -58,6 +59,7 @@ class RoundRecord:
     bytes_up: int
     bytes_down: int
     seconds: float
+    details: Mapping[str, float] = field(default_factory=dict)
     basis: np.ndarray[Any, Any] | None = None
 
     def without_basis(self) -> RoundRecord:

@@ -32,6 +32,7 @@ DTYPE_NAMES = {np.dtype(name): name for name in DTYPES}
 
 BOUNDS = {
     "trace": "|sum of entries| <= tr C, the pooled scatter's trace (products of C with an orthonormal block)",
+    "traces": "|sum of entries| <= 8 tr C (products of C, and of multiples of lambda_1 up to 5, with orthonormal blocks)",
     "unit": "entries of orthonormal vectors, at most 1",
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
     "count": "a number of rows",

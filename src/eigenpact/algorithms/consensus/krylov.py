@@ -15,7 +15,8 @@ Rounds
     The secant model agrees with C wherever C is known, and with a scaled proxy M elsewhere:
         C_model = C Q Q^T + Q (C Q)^T - Q T Q^T + (tr C / tr M) P M P,      P = I - Q Q^T.
     Without a proxy M = 0, and line 7 gives (I - Q Q^T) C Q: plain block Krylov.  M may be the coordinator's own site's scatter,
-    that of public rows, or what a one-shot start brought; a bad proxy costs little, because the known part is exact.
+    that of public rows, or what a one-shot start brought.  The known part is exact, so a bad proxy costs only rounds; once two of
+    its blocks failed to halve the residual it is given up, and line 7 takes the residuals of the Ritz vectors instead.
 
 Leaves the site
     Y_i^T Y_i B (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
@@ -58,12 +59,15 @@ from ...rows import Rows
 from ...runtime import At, Progress, Site, Sum, local
 from ..products import scatter_action
 from ..setup import Setup, rows_of
-from ..solution import Solution, residual_angle
+from ..solution import Solution, ritz_angle
 from ..start import STIR, STIR_MARGIN, Start, check_start, merged_directions, stir_size, stirred
 
 FIRST_ACCURACY, MODEL_ACCURACY, MODEL_FLOOR = 1e-4, 0.05, 1e-11
 """How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual; and how
 much of a unit vector must be new to be taken for more than rounding."""
+
+USEFUL, MOST_DOUBTS = 0.5, 2
+"""A block of the proxy should cut the residual to this share; once so many did not, plain Krylov goes on without the proxy."""
 
 SHARE_BLOCK = 10
 """Block width while the number of components is still to be found from a share of the variance."""
@@ -134,23 +138,26 @@ class Krylov:
             proxy = self._proxy(setup, W)
             B = await self._first_block(setup, width, start, proxy)  # line 1
             space = KrylovSpace(B, await Sum(scatter_action, B))  # lines 3, 4
-            confirmed, probed = True, start is None and proxy is None
+            confirmed, probed, doubts, before = True, start is None and proxy is None, 0, np.inf
         else:
             W, space = state["W"], KrylovSpace(state["Q"], state["CQ"])
-            rounds, confirmed, probed = state["counters"]
+            rounds, confirmed, probed, doubts, before = state["counters"]
             proxy = self._proxy(setup, W)
         while True:  # line 2
             ritz = space.ritz(lambda values: setup.wanted(values) or len(values))  # line 4
             k = ritz.Z.shape[1]
             residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
             converged = residual <= tol and setup.wanted(ritz.values) is not None
+            doubts += residual > USEFUL * before  # before: the residual that the last block of the proxy should have cut
             probed = probed or _stir_would_show(setup, float(ritz.values[k - 1]), tol)
             last = rounds >= setup.max_rounds or (converged and confirmed and probed)
             await Progress(
                 basis=ritz.Z,
                 objective=setup.share(ritz.values[:k]),
                 kkt=residual,
-                state=None if last else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed])},
+                state=None
+                if last
+                else {"Q": space.Q, "CQ": space.CQ, "W": W, "counters": np.array([rounds, confirmed, probed, doubts, np.inf])},
             )
             if last:  # line 5
                 converged = converged and bool(confirmed) and bool(probed)
@@ -162,8 +169,12 @@ class Krylov:
             else:
                 if space.size + width > self._most_columns(setup, width, k):
                     space, confirmed = space.shrunk((self._most_columns(setup, width, k) + width) // 2), False  # line 6
-                plain = proxy is None or converged
-                B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
+                plain = proxy is None or converged or doubts >= MOST_DOUBTS
+                before = np.inf if plain else residual
+                if proxy is not None and plain and not converged:  # the model led astray: only what the Ritz vectors lack
+                    B = new_directions(ritz.residual, space.Q, SMALLEST_STEP * setup.trace)[:, :width]
+                else:
+                    B = await self._next_block(setup, space, width, residual, None if plain else proxy)  # line 7
                 probed = probed or plain
                 if B.shape[1] == 0:  # Q is invariant
                     converged = setup.wanted(ritz.values) is not None
@@ -227,30 +238,9 @@ def _stir_would_show(setup: Setup, smallest: float, tol: float) -> bool:
     return bool(tol * setup.trace <= stir_size(setup) * smallest / (STIR_MARGIN * np.sqrt(setup.n_features)))
 
 
-def _angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
-    """Residual over gap, in two parts.
-
-    Out of span(Q): the residual is orthogonal to all of Q, so the part of the spectrum it belongs to is not the next Ritz value
-    but what the newest directions show, the mean Rayleigh quotient of the last k columns.  (With the next Ritz value this part
-    was 4 to 50 times too large in trials.)  Within span(Q): the last wanted and the next Ritz vector mix by the product of their
-    errors and by rounding, both over the Ritz gap; a gap that rounding could make leaves the answer undetermined.  Where the gap
-    at the cut is as small as the tolerance, the estimate may be too small.
-    """
-    k, values = ritz.Z.shape[1], ritz.values
-    lengths = np.linalg.norm(ritz.residual, axis=0)
-    if k == space.size:
-        return residual_angle(float(np.linalg.norm(lengths)), float(values[k - 1]), trace - float(values.sum()))
-    last = slice(max(k, space.size - k), None)
-    newest = min(float(values[k]), float(np.mean(np.sum(space.Q[:, last] * space.CQ[:, last], axis=0))))
-    outward = np.array([residual_angle(r, v, newest) for r, v in zip(lengths.tolist(), values.tolist(), strict=False)])
-    next_residual = space.ritz(lambda _: k + 1).residual[:, k]
-    mixing = float(np.linalg.norm(next_residual)) * float(outward[-1]) + float(np.finfo(float).eps * values[0])
-    return min(1.0, float(np.linalg.norm(outward)) + residual_angle(mixing, float(values[k - 1]), float(values[k])))
-
-
 def _solution(setup: Setup, space: KrylovSpace, ritz: Ritz, residual: float, tol: float, converged: bool) -> Solution:
     k, values = ritz.Z.shape[1], ritz.values
-    angle = 0.0 if k == setup.n_features else _angle(ritz, space, setup.trace)
+    angle = 0.0 if k == setup.n_features else ritz_angle(ritz, space, setup.trace)
     if not converged:
         short = f"{residual:.1e} > tol {tol:.1e}" if residual > tol else f"{residual:.1e}, which one more round must confirm"
         reason = f"max_rounds={setup.max_rounds} reached at scaled KKT residual {short}; raise max_rounds"

@@ -36,7 +36,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import InputError
 from ...linalg import Array, orthonormalize, top_eigenpairs
 from ...metrics import kkt
 from ...runtime import Progress, Sum
@@ -66,13 +65,7 @@ class Subspace:
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Iterate until the KKT residual is small."""
-        if not isinstance(setup.n_components, int):
-            raise InputError(
-                f"n_components={setup.n_components} (a share of the variance) needs a solver that sees more of the spectrum; "
-                "use solver='gram' or 'krylov', or give a number of components"
-            )
-        tol = setup.stopping_tol(self.default_tol)
-        k = setup.n_components
+        tol, k = setup.stopping_tol(self.default_tol), setup.whole_components()
         if state is None:
             Z, ratio, residual_prev = await first_block(setup, k, self.start, start), 1.0, np.inf  # line 1
             first = 1 if self.start == "random" or start is not None else 2
@@ -82,7 +75,8 @@ class Subspace:
         for t in range(first, max(first, setup.max_rounds) + 1):  # line 2
             G = await Sum(scatter_action, Z)  # line 3
             residual = kkt(G, Z, setup.trace)
-            ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
+            if np.isfinite(residual_prev):  # until then nothing is known of the contraction
+                ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
             values, rotation = top_eigenpairs(Z.T @ G)
             Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
             last = residual <= tol or t >= setup.max_rounds

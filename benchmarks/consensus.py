@@ -1,0 +1,138 @@
+"""The consensus family's results: rounds of FAPS and LocalPower beside subspace iteration, the FAPS paper's numbers beside ours.
+
+"Rounds to r" is the first round after which the coordinator holds a basis whose true scaled KKT residual, measured with the
+pooled scatter, is at most r; a one-shot start counts as a round.  Problems are those of ``benchmarks/foundation.py``; MNIST is
+centred.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import eigenpact as ep
+from benchmarks.foundation import LOOSE, NEVER, Sites
+from benchmarks.table import Row, pytest_row
+from eigenpact.metrics import kkt
+from eigenpact.runtime import RoundRecord
+
+MOST_ROUNDS = 700
+"""Rounds after which a solver is given up."""
+
+FAPS_TESTS, CHECKS = "tests/algorithms/consensus/test_faps.py", "tests/checks/test_every_solver.py"
+
+
+def rows(size: str) -> Iterator[Row]:
+    """All rows of the table."""
+    starts = 1 if size == "small" else 5
+    yield from _t4(starts)
+    yield from _i64()
+    yield from _mnist()
+    yield from _table1(size)
+    theory = "algorithm_1 or dense or lagrangian or stationary"
+    yield pytest_row("FAPS theory: Prop. 19, Theorem 8, (13), (14), (25)", "hold", FAPS_TESTS, "-k", theory)
+    yield pytest_row("Prop. 2's formula, from one site's messages", "exact once they span", "tests/privacy/test_recovery.py")
+    yield pytest_row("FAPS cost at a site", "4 passes, 2 n_features p kept", FAPS_TESTS, "-k", "pass_more or kept_state_is")
+    yield pytest_row("shared checks, wire tables", "pass", CHECKS, "-k", "faps or localpower")
+    engines = ("tests/engines/test_conformance.py", "tests/engines/test_mpi.py", "tests/engines/test_dask.py")
+    yield pytest_row("conformance, all engines", "same bits and ledger", *engines, "-k", "same_bits", "-m", "not faults")
+    yield pytest_row("resume with kept state", "same bits", FAPS_TESTS, "tests/runtime/test_kill.py", "-k", "resume or kill")
+
+
+def _t4(starts: int) -> Iterator[Row]:
+    sites = ep.datasets.spectral_problem(1000, 36000, sites=[1000 * i for i in range(1, 9)])
+    random = [rounds_to(LOOSE, sites, 10, ep.FAPS(start="random"), seed) for seed in range(starts)]
+    yield _bar("T4, faps, random start (paper 55)", 55, random)
+    yield _bar("T4, faps, default start", 21, [rounds_to(LOOSE, sites, 10, "faps", seed) for seed in range(starts)])
+    subspace = [rounds_to(LOOSE, sites, 10, "subspace", seed) for seed in range(starts)]
+    halving = [rounds_to(LOOSE, sites, 10, "localpower", seed) for seed in range(starts)]
+    patient = [rounds_to(LOOSE, sites, 10, ep.LocalPower(patience=16), seed) for seed in range(starts)]
+    yield Row(
+        "T4, localpower, q = 8 halved every round / every 16 rounds (paper 164); subspace beside (paper 337)",
+        "reported",
+        f"{_spread(halving)} / {_spread(patient)}; {_spread(subspace)}",
+        True,
+    )
+
+
+def _i64() -> Iterator[Row]:
+    sites = ep.datasets.spectral_problem(1000, 64000, sites=64)
+    yield _bar("i64, faps, default start", 27, [rounds_to(LOOSE, sites, 20, "faps", most=40)])
+
+
+def _mnist() -> Iterator[Row]:
+    try:
+        mnist = ep.datasets.mnist()
+    except ep.EigenpactError:
+        yield Row("MNIST", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
+        return
+    X = mnist.X.astype(float)
+    randomly = ep.datasets.partition.random(X, 16, seed=0)
+    yield _bar("MNIST, 16 random sites, p=5, faps", 7, [rounds_to(LOOSE, randomly, 5, "faps", center="pooled")])
+    by_label = ep.datasets.partition.by_label(X, mnist.y)
+    faps, subspace = (rounds_to(1e-6, by_label, 5, solver, center="pooled") for solver in ("faps", "subspace"))
+    yield Row(
+        "MNIST by label, p=5, faps to 1e-6, no setting changed; subspace beside",
+        "converges",
+        f"{faps} rounds; {subspace}",
+        faps < NEVER,
+    )
+
+
+def _table1(size: str) -> Iterator[Row]:
+    what, bar = "Table 1 (2000 features, 128 sites, p=20), faps; subspace beside (paper 42; 207)", "<= 42"
+    if size == "small":
+        yield Row(what, bar, "", None, "2 GB of rows; --size paper")
+        return
+    sites = ep.datasets.spectral_problem(2000, 128000, sites=128)
+    faps, subspace = (rounds_to(LOOSE, sites, 20, solver) for solver in ("faps", "subspace"))
+    yield Row(what, bar, f"{faps}; {subspace}", faps <= 42)
+
+
+class _Reached(Exception):
+    """The residual wanted is reached: no need to go on."""
+
+
+def rounds_to(
+    bar: float, sites: Sites, k: int, solver: Any, seed: int = 0, *, center: Any = False, most: int = MOST_ROUNDS
+) -> int:
+    """First round whose basis has a true scaled KKT residual of at most ``bar``; NEVER if the solver ends before."""
+    C = _pooled_scatter(sites, center)
+    trace = float(np.trace(C))
+    reached = []
+
+    def measure(record: RoundRecord) -> None:
+        if record.basis is not None and kkt(C @ record.basis, record.basis, trace) <= bar:
+            reached.append(record.round)
+            raise _Reached
+
+    settings = {"solver": solver, "center": center, "tol": 1e-9, "max_rounds": most, "random_state": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        try:
+            ep.FederatedPCA(k, callback=measure, **settings).fit(sites)
+        except _Reached:
+            return int(reached[0])
+    return NEVER
+
+
+def _pooled_scatter(sites: Sites, center: Any) -> Any:
+    """C by hand, site by site."""
+    total = sum(len(X) for X in sites.values())
+    mean = sum(X.sum(axis=0) for X in sites.values()) / total if center == "pooled" else 0.0
+    return sum((X - mean).T @ (X - mean) for X in sites.values())
+
+
+def _bar(what: str, bar: int, found: list[int]) -> Row:
+    return Row(f"{what}, rounds to 2e-6", f"<= {bar}", _spread(found), statistics.median(found) <= bar)
+
+
+def _spread(found: list[int]) -> str:
+    """Median and range over starts."""
+    shown = ["never" if n >= NEVER else str(n) for n in sorted(found)]
+    middle = shown[len(shown) // 2]
+    return middle if shown[0] == shown[-1] else f"{middle} ({shown[0]}-{shown[-1]} over {len(shown)} starts)"

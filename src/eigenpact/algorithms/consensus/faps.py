@@ -1,0 +1,264 @@
+"""FAPS: every site keeps a subspace of its own, and penalties and low-rank multipliers bring the subspaces together.
+
+Problem
+    min sum_i -1/2 tr(X_i^T C_i X_i)  subject to  X_i X_i^T = Z Z^T,  X_i and Z orthonormal d x k,  C_i = Y_i^T Y_i (d x d), site
+    i holding the centred rows Y_i (n_i x d).  At the solution Z spans the leading k eigenvectors of C = sum_i C_i.
+
+Rounds
+    1. Z <- a first basis; X_i <- Z
+    2. for each round, the coordinator sends Z; at site i:
+    3.     H_i = C_i + Lambda_i + beta_i Z Z^T;  X_i <- about its leading k eigenvectors, by a few inner steps         (11), (12)
+    4.     W_i <- -(I - X_i X_i^T) C_i X_i,  Lambda_i = X_i W_i^T + W_i X_i^T: kept as two d x k factors               (15), (16)
+    5.     the site returns M_i = (beta_i X_i X_i^T - Lambda_i) Z, the paper's Y_i                                     (18), (19)
+    6. Z <- orth(sum_i M_i)                                                                                                 (19)
+    7. once ||(I - Z Z^T) sum_i M_i||_F <= tol tr C, one product C [Z, Z_prev] tells the true residual; too large: go on
+    Robust rule (default): the inner steps begin at Z, and beta_i = max(.12 lambda_1(C_i), kappa delta_i), where delta_i is how
+    much C_i prefers a direction outside Z to one inside: lambda_max((I - ZZ^T) C_i (I - ZZ^T)) - lambda_min(Z^T C_i Z), as far
+    as the last round's products show it.  kappa = 1.1, times 1.5 (up to 4) when line 7 has not fallen for 8 rounds.
+    ``literal=True`` is the paper's text: inner steps begin at X_i and stop by (26), beta_i = .15 lambda_1(C_i) raised by (25),
+    random start, stop when the captured variance changes by less than 1e-10 of itself (27).
+
+Leaves the site
+    M_i (d x k) and eight numbers each round, to be summed; with the one-shot start also the leading directions (see
+    ``algorithms/start.py``); in the end C_i [Z, Z_prev] (d x 2k), to be summed.  Whoever sees single replies learns more than
+    the paper says: with X_i = Z the first M_i is beta_i Z + (I - Z Z^T) C_i Z (see docs/explanation/what-faps-hides.md).
+
+Cost
+    8 (d k + 8) bytes up and 8 (d k + 4) down per site and round.  At the site 4 passes over the rows with ``steps=3`` (literal
+    mode and ``inner="exact"``: as many as they need), 16 n_i d k + O(d k^2) flops, 2 d k kept numbers.
+
+Differences from the paper
+    Read literally the text stalls: with X_i = Z the subspace Z is invariant under H_i, so the inner iteration leaves it only by
+    rounding, and (26) measures how the basis turns, not whether the subspace moves.  Hence the robust rule; kappa = 1 is where
+    sites begin to drift apart if delta_i is exact, and a tenth more makes up for its being estimated.  The quantity of line 7
+    need not bound the residual (it was up to ten times smaller in trials), so a product confirms it.  ``history_`` watches the
+    augmented Lagrangian (9), the distances d_p(X_i, Z) (21), and decrease and gradients of conditions (13) and (14).
+
+References
+    L. Wang, X. Liu, Y. Zhang, "Seeking consensus on subspaces in federated principal component analysis", Algorithm 1, Sections 3
+    and 5.2; equation numbers are theirs.
+
+>>> import numpy as np, eigenpact as ep
+>>> X = np.random.default_rng(0).normal(size=(60, 4)) * [9, 3, 1, 1]
+>>> pca = ep.FederatedPCA(n_components=2, solver="faps", random_state=0).fit({"A": X[:20], "B": X[20:]})
+>>> pca.converged_, sorted(pca.history_[2].details)[:3]
+(True, ['decrease', 'distance', 'estimate'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from ...errors import InputError
+from ...krylov_space import SMALLEST_STEP, KrylovSpace
+from ...linalg import Array, new_directions, orthonormalize
+from ...metrics import kkt
+from ...runtime import Local, Progress, Reply, Site, Sum, local
+from ..products import scatter_action
+from ..setup import Setup, rows_of
+from ..solution import Solution, ritz_angle
+from ..start import Start, check_start, first_block
+from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
+
+BETA, KAPPA = 0.12, 1.1
+"""The robust rule's beta_i in units of lambda_1(C_i) and of delta_i, both near the smallest that do not diverge."""
+
+STIFFEN, STIFFEST, STALL = 1.5, 4.0, 8
+"""kappa is multiplied by STIFFEN, up to STIFFEST times its value, when the estimate has not fallen for STALL rounds."""
+
+LITERAL_BETA, LITERAL_GROWTH, LITERAL_SLACK, LITERAL_PERIOD = 0.15, 0.1, 0.01, 5
+"""beta_i^(0) in units of lambda_1(C_i), theta, mu and the period of the paper's rule (25)."""
+
+LITERAL_CHANGE, LITERAL_STEPS, LITERAL_TOL = 1e-2, 100, 1e-10
+"""epsilon_x of (26), a cap on the inner iterations that the paper does not state, and the relative change of (27)."""
+
+
+@local(keeps=("largest",), setup=True)
+def measure(site: Site) -> Reply:
+    """Remember the largest eigenvalue of C_i, the unit of beta_i."""
+    values, _ = rows_of(site).top(1)
+    return Reply(keep={"largest": float(values[0]) if len(values) else 0.0})
+
+
+@local(
+    takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
+    sends={"M": "d k", "captured": "", "watched": "7"},
+    keeps=("X", "W", "captured", "delta"),
+    bound={"M": "traces", "captured": "trace"},
+)
+def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any) -> Reply:
+    """Lines 3 to 5 by the robust rule."""
+    rows, kept = rows_of(site), site.kept
+    CZ = rows.scatter_action(Z)
+    X, W, captured = (kept["X"], kept["W"], kept["captured"]) if "X" in kept else _first_iterate(Z, CZ)
+    delta = kept.get("delta", 0.0)
+    beta_i = max(float(beta) * kept["largest"], KAPPA * float(stiffness) * delta)
+    H = Subproblem(rows.scatter_action, X, W, Z, beta_i, seen=[(Z, CZ)])
+    X_new, CX = solve(H, Z, CZ, get_args(Inner)[int(inner)], int(steps))  # line 3
+    outside = largest_outside(H)
+    if outside is not None:
+        delta = min(outside, kept["largest"]) - float(np.linalg.eigvalsh(Z.T @ CZ)[0])
+    W_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
+    send = M, np.float64(np.sum(Z * CZ)), watch(H, captured, X_new, CX, kept["largest"])
+    return Reply(send, {"X": X_new, "W": W_new, "captured": float(np.sum(X_new * CX)), "delta": delta})
+
+
+@local(
+    takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "round": ""},
+    sends={"M": "d k", "captured": "", "watched": "7"},
+    keeps=("X", "W", "captured", "beta", "distance"),
+    bound={"captured": "trace"},
+)
+def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, round: Any) -> Reply:
+    """Lines 3 to 5 as the paper has them; beta_i begins at ``share`` lambda_1(C_i), or is ``absolute`` throughout."""
+    rows, kept = rows_of(site), site.kept
+    CX = rows.scatter_action(kept.get("X", Z))
+    X, W, captured = (kept["X"], kept["W"], kept["captured"]) if "X" in kept else _first_iterate(Z, CX)
+    beta_i = kept.get("beta", float(share) * kept["largest"] + float(absolute))
+    H = Subproblem(rows.scatter_action, X, W, Z, beta_i)
+    X_new, CX = solve(H, X, CX, get_args(Inner)[int(inner)], LITERAL_STEPS, LITERAL_CHANGE)  # line 3
+    W_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
+    send = M, np.float64(np.sum(rows.project(Z) ** 2)), watch(H, captured, X_new, CX, kept["largest"])
+    keep = {"X": X_new, "W": W_new, "captured": float(np.sum(X_new * CX)), "beta": beta_i}
+    if int(round) % LITERAL_PERIOD == 0 and float(share) > 0:  # (25)
+        apart = distance(X, Z)
+        grows = kept.get("distance", np.inf) <= (1 + LITERAL_SLACK) * apart
+        keep |= {"beta": (1 + LITERAL_GROWTH) * beta_i if grows else beta_i, "distance": apart}
+    return Reply(send, keep)
+
+
+def _first_iterate(Z: Array, CZ: Array) -> tuple[Array, Array, float]:
+    """X_i = Z, its multiplier W_i (16) and the variance tr(X_i^T C_i X_i) it captures."""
+    inside = Z.T @ CZ
+    return Z, Z @ inside - CZ, float(np.trace(inside))
+
+
+def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, Array]:
+    """W_i = -(I - X X^T) C X (16) and M_i = (beta X X^T - X W^T - W X^T) Z (18), (19)."""
+    W = X @ (X.T @ CX) - CX
+    overlap = X.T @ H.Z
+    return W, X @ (H.beta * overlap - W.T @ H.Z) - W @ overlap
+
+
+@dataclass(frozen=True, eq=False)
+class FAPS:
+    """Consensus on subspaces by penalties and low-rank multipliers.
+
+    Parameters
+    ----------
+    start : "one-shot", "random" or None
+        None takes "one-shot", with ``literal`` "random".  The one-shot start costs one round and reveals every site's leading
+        directions to the coordinator.
+    literal : bool
+        The paper's text instead of the robust rule; it needs many more rounds or stalls.
+    inner : "subspace", "lanczos" or "exact"
+        How a site solves its subproblem.
+    steps : int
+        Inner steps a round under the robust rule (not for "exact"); a round takes one pass over the rows more than that.
+    beta : float, optional
+        Penalty in units of ``beta_unit``; None takes .12, with ``literal`` .15.  Under the robust rule a lower bound, <= 4.4.
+    beta_unit : "site" or "trace"
+        The largest eigenvalue of the site's own scatter; or, with ``literal``, the trace of the pooled one, as the theory has it,
+        and then fixed: (25) would raise it for ever.
+    """
+
+    start: Start | None = None
+    literal: bool = False
+    inner: Inner = "subspace"
+    steps: int = 3
+    beta: float | None = None
+    beta_unit: Literal["site", "trace"] = "site"
+
+    name = "faps"
+    default_tol = 1e-9
+
+    def __post_init__(self) -> None:
+        if self.start is not None:
+            check_start(self.start)
+        if self.inner not in get_args(Inner):
+            raise InputError(f"inner={self.inner!r} must be one of {', '.join(get_args(Inner))}")
+        if not (isinstance(self.steps, Integral) and self.steps >= 1):
+            raise InputError(f"steps={self.steps!r} must be a whole number >= 1")
+        if self.beta is not None and not (isinstance(self.beta, Real) and 0 < self.beta < np.inf):
+            raise InputError(f"beta={self.beta!r} must be a number > 0, or None for the rule's own")
+        if self.beta_unit not in ("site", "trace") or (self.beta_unit == "trace" and not self.literal):
+            raise InputError(f"beta_unit={self.beta_unit!r} must be 'site', or 'trace' together with literal=True")
+        if not self.literal and self.beta is not None and self.beta > KAPPA * STIFFEST:
+            raise InputError(
+                f"beta={self.beta!r} must be at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True"
+            )
+
+    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+        """Seek consensus until the sites' subspaces agree, then confirm it with one product."""
+        tol, k = setup.stopping_tol(LITERAL_TOL if self.literal else self.default_tol), setup.whole_components()
+        kind: Start = self.start or ("random" if self.literal else "one-shot")
+        Z = await first_block(setup, k, kind, start)  # line 1
+        rounds = 0 if kind == "random" or start is not None else 1
+        await Local(measure)
+        Z_prev, captured, caution, change = Z, np.inf, 1.0, np.inf
+        stiffness, best, idle = 1.0, np.inf, 0
+        while True:  # line 2
+            exhausted = rounds + 1 >= setup.max_rounds  # the last round is for line 7
+            settled = False
+            if not exhausted:
+                M, captured_new, watched = await self._step(setup, Z, stiffness, rounds)  # lines 3 to 5
+                estimate = kkt(M, Z, setup.trace)
+                Z_prev, Z, rounds = Z, orthonormalize(M), rounds + 1  # line 6
+                await Progress(basis=Z, objective=setup.share(captured_new), details=_details(estimate, watched, setup))
+                change, captured = abs(float(captured_new) - captured), float(captured_new)
+                settled = change <= tol * captured if self.literal else caution * estimate <= tol
+                best, idle = (estimate, 0) if estimate < best else (best, idle + 1)
+                if idle >= STALL:
+                    stiffness, idle = min(STIFFEST, STIFFEN * stiffness), 0
+            if settled or exhausted:  # line 7
+                B = np.concatenate([Z, new_directions(Z_prev, Z, SMALLEST_STEP)], axis=1)
+                space = KrylovSpace(B, await Sum(scatter_action, B))
+                ritz, rounds = space.ritz(lambda _: k), rounds + 1
+                residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
+                await Progress(basis=ritz.Z, objective=setup.share(ritz.values[:k]), kkt=residual)
+                converged = settled if self.literal else residual <= tol
+                if converged or rounds >= setup.max_rounds:
+                    break
+                caution = max(2.0, caution, residual / max(estimate, SMALLEST_STEP))
+        angle = 0.0 if k == setup.n_features else ritz_angle(ritz, space, setup.trace)
+        reason = self._reason(setup, tol, residual, change / captured if captured > 0 else 0.0, converged)
+        return Solution(ritz.Z, np.maximum(ritz.values[:k], 0.0), residual, angle, converged, reason)
+
+    def _step(self, setup: Setup, Z: Array, stiffness: float, rounds: int) -> Sum:
+        """The round that the chosen rule asks for."""
+        inner = np.int64(get_args(Inner).index(self.inner))
+        if not self.literal:
+            return Sum(consensus_step, Z, inner, np.int64(self.steps), np.float64(self.beta or BETA), np.float64(stiffness))
+        share, absolute = (self.beta or LITERAL_BETA), 0.0
+        if self.beta_unit == "trace":
+            share, absolute = 0.0, share * setup.trace
+        return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), np.int64(rounds))
+
+    def _reason(self, setup: Setup, tol: float, residual: float, change: float, converged: bool) -> str:
+        kkt_residual = f"scaled KKT residual {residual:.1e}"
+        if self.literal and converged:
+            return f"the captured variance changed by {change:.1e} of itself, within tol {tol:.1e} (27); {kkt_residual}"
+        if converged:
+            return f"{kkt_residual} reached tol {tol:.1e}"
+        missed = f"before the captured variance settled; {kkt_residual}" if self.literal else f"at {kkt_residual} > tol {tol:.1e}"
+        return f"max_rounds={setup.max_rounds} reached {missed}; raise max_rounds, or use solver='krylov': it needs fewer"
+
+
+def _details(estimate: float, watched: Array, setup: Setup) -> dict[str, float]:
+    """What ``history_`` tells of a round: root mean squares over sites, and for how many of them (13) and (14) held."""
+    sums = dict(zip(WATCHED, watched.tolist(), strict=True))
+    return {
+        "estimate": estimate,
+        "distance": float(np.sqrt(sums["distance2"] / setup.n_sites)),
+        "lagrangian": sums["lagrangian"],
+        "decrease": sums["decrease"],
+        "gradient": float(np.sqrt(sums["gradient2"])),
+        "gradient_after": float(np.sqrt(sums["gradient_after2"])),
+        "met_13": sums["met_13"],
+        "met_14": sums["met_14"],
+    }

@@ -1,0 +1,124 @@
+"""The files in which a data manager says what a site holds and allows: ``site.toml`` and ``policy.toml``."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..engines.flare_kits import Kit
+from ..errors import FileError, InputError
+from ..estimators.choices import SOLVERS
+from ..estimators.plans import functions_of
+from ..runtime import Policy
+
+ALL_SOLVERS = ("auto", *SOLVERS)
+COORDINATOR_TIMEOUT = 60.0
+SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
+
+POLICY = f"""\
+# What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
+solvers = {json.dumps(list(ALL_SOLVERS))}
+min_rows = 20            # with fewer rows this site takes no part
+max_rounds = 500         # replies of one run, set-up included
+max_runs_per_day = 50
+max_components = 100     # columns of anything that is sent here
+allow_gather = false     # one-shot starts: the coordinator would see this site's own directions
+allow_at = false         # a function at this site alone
+allow_max = false        # maxima: the coordinator sees single replies
+allow_chain = false      # a state passed from site to site
+"""
+
+SITE = """\
+# What is checked by: eigenpact check site.toml
+kit = "."
+data = "patients.csv"    # this site's table; a path beside this file or an absolute one
+policy = "policy.toml"
+"""
+
+
+@dataclass(frozen=True)
+class SiteFile:
+    """What stands in a ``site.toml``, with absolute paths."""
+
+    kit: Path
+    data: Path
+    policy: Path
+    ledger: Path
+    coordinator_timeout: float
+
+    @classmethod
+    def of(
+        cls, kit: Path, data: Path, policy: Path | None = None, ledger: Path | None = None, timeout: float = COORDINATOR_TIMEOUT
+    ) -> SiteFile:
+        """Paths as given, or their places in the kit."""
+        folder = kit.absolute()
+        chosen = policy.absolute() if policy else folder / "policy.toml"
+        return cls(folder, data.absolute(), chosen, ledger.absolute() if ledger else folder / "ledger.jsonl", timeout)
+
+    @classmethod
+    def read(cls, path: Path) -> SiteFile:
+        """From a file; paths are relative to its folder."""
+        facts = read_toml(path)
+        unknown = sorted(set(facts) - set(SITE_KEYS))
+        if unknown or "data" not in facts:
+            raise InputError(
+                f"{path}: {unknown[0] if unknown else 'data'!r} is unknown or missing; known are {', '.join(SITE_KEYS)}"
+            )
+        for key, value in facts.items():
+            if not isinstance(value, int | float if key == "coordinator_timeout" else str):
+                raise InputError(f"{path}: {key} = {value!r} must be {'seconds' if key == 'coordinator_timeout' else 'a path'}")
+        folder = path.absolute().parent
+        places = {key: folder / facts[key] for key in ("kit", "data", "policy", "ledger") if key in facts}
+        timeout = float(facts.get("coordinator_timeout", COORDINATOR_TIMEOUT))
+        return cls.of(places.get("kit", folder), places["data"], places.get("policy"), places.get("ledger"), timeout)
+
+    def write_facts(self, kit: Kit, policy: Policy) -> Path:
+        """The file that the site's process reads; give its path."""
+        facts = {
+            "name": kit.party,
+            "opener": "eigenpact.cli.site_rows:open_rows",
+            "data": str(self.data),
+            "features": kit.federation.features,
+            "policy": policy.to_dict(),
+            "ledger": str(self.ledger),
+            "coordinator_timeout": self.coordinator_timeout,
+        }
+        path = kit.folder / "site.json"
+        try:
+            with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                json.dump(facts, file, indent=2)
+        except OSError as error:
+            raise FileError(f"{path} cannot be written: {error.strerror}; a kit must be in a folder of your own") from error
+        return path
+
+
+def read_policy(path: Path) -> Policy:
+    """A site's rules; the functions of the solvers that are allowed are listed by themselves."""
+    facts = read_toml(path)
+    solvers = facts.get("solvers", list(ALL_SOLVERS))
+    listed = facts.get("functions", [])
+    policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
+    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver)}
+    unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
+    if unknown and not policy.modules:
+        raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")
+    return Policy.from_dict(policy.to_dict() | {"functions": sorted(own | set(policy.functions))}, str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}; check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from error
+
+
+def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}

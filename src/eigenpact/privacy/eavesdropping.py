@@ -1,0 +1,115 @@
+"""An engine with an eavesdropper: it runs as the engine it wraps, and keeps every request and every site's own reply.
+
+It plays the coordinator that is curious: it follows the protocol, and remembers what it could have forgotten.  What it hears is
+what a site really sends to a plain sum, so an attack in a page or a test is made on a real run.
+
+>>> import eigenpact as ep
+>>> spy = Eavesdropper(ep.engines.InProcess())
+>>> sites = {"A": np.diag([3.0, 2.0, 1.0]), "B": np.eye(3)}
+>>> pca = ep.FederatedPCA(1, solver="krylov", center=False, engine=spy, random_state=0).fit(sites)
+>>> blocks, products = spy.side_by_side("A", "scatter_action")
+>>> bool(np.allclose(products, np.diag([9.0, 4.0, 1.0]) @ blocks))
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..linalg import Array
+from ..runtime import Arrays, Costs, Engine, Job, Outcome, Request, Response, Summation, tapped
+
+
+@dataclass(frozen=True, eq=False)
+class Overheard:
+    """One site's reply: the ``step`` and the short name of the ``function``, its arguments ``args``, and the ``arrays`` sent.
+
+    For a reply to a sum under a secure summation the arrays are those of the encoded reply.
+    """
+
+    epoch: int
+    step: int
+    kind: str
+    function: str
+    site: str
+    args: Arrays
+    arrays: Arrays
+
+
+@dataclass(frozen=True, eq=False)
+class Eavesdropper:
+    """An engine whose coordinator listens.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where the run takes place.  One whose coordinator is another process (MPI ranks other than 0) hears nothing.
+
+    Attributes
+    ----------
+    heard : list of Overheard
+        Replies in the order in which they came; those of a later run are added.
+    """
+
+    engine: Engine
+    heard: list[Overheard] = field(default_factory=list)
+
+    @property
+    def costs(self) -> Costs:
+        """Those of the engine."""
+        return self.engine.costs
+
+    @property
+    def min_sites(self) -> int:
+        """Those of the engine."""
+        return self.engine.min_sites
+
+    @property
+    def spread(self) -> bool:
+        """Whether other processes may hold sites too."""
+        return self.engine.spread
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Run the job on the engine, and listen."""
+        return self.engine.execute(sites, tapped(job, self._hear), graph=graph, summation=summation)
+
+    def replies(self, site: str, function: str) -> list[Overheard]:
+        """What one site replied to a local function, by its short name, in order."""
+        found = [heard for heard in self.heard if heard.site == site and heard.function == function]
+        if not found:
+            known = sorted({(heard.site, heard.function) for heard in self.heard})
+            listed = ", ".join(f"{function} at {site}" for site, function in known[:12]) or "nothing"
+            raise InputError(f"no reply of {function!r} from site {site!r} was heard; heard were {listed}")
+        return found
+
+    def side_by_side(self, site: str, function: str) -> tuple[Array, Array]:
+        """The first argument of every call and the first array of every reply, each side by side (d x m)."""
+        replies = self.replies(site, function)
+        return np.hstack([reply.args[0] for reply in replies]), np.hstack([reply.arrays[0] for reply in replies])
+
+    def _hear(self, request: Request, response: Response) -> None:
+        function = request.function.rpartition(":")[2]
+        if response.arrays:
+            self.heard.append(
+                Overheard(
+                    request.epoch,
+                    request.step,
+                    request.kind,
+                    function,
+                    response.site,
+                    tuple(a.copy() for a in request.args),
+                    response.arrays,
+                )
+            )

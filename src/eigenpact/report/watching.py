@@ -1,0 +1,41 @@
+"""An engine that takes notes: which collective asked for which local function, and the outcome in full precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..engines import InProcess
+from ..runtime import Job, Outcome, Request, Response, Summation, tapped
+
+
+@dataclass(frozen=True)
+class Watched(InProcess):
+    """All sites in this process, watched.
+
+    Attributes
+    ----------
+    steps : (epoch, step) -> (kind of collective, full name of the local function)
+    outcomes : list of Outcome
+        One for each run; the ``basis`` (d x k) in its arrays is float64 even where rows are single precision.
+    """
+
+    steps: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Serve the sites and run the job, taking notes."""
+
+        def note(request: Request, _response: Response) -> None:
+            self.steps[request.epoch, request.step] = request.kind, request.function
+
+        self.outcomes.append(super().execute(sites, tapped(job, note), graph=graph, summation=summation))
+        return self.outcomes[-1]
