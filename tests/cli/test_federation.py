@@ -69,11 +69,13 @@ def test_kits_are_made(kits: Path) -> None:
 
 def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
-    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace()):
+    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random")):
         plan = plan_of(solver, 300, 2)
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")
-    assert "gather" in plan_of(ep.Krylov(start="one-shot"), 300, 2).kinds
+    for solver in (ep.Krylov(start="one-shot"), ep.FAPS()):
+        assert "gather" in plan_of(solver, 300, 2).kinds
+    assert set(plan_of(ep.Subspace(), 300, 2).functions) <= set(plan_of(ep.LocalPower(), 300, 2).functions)  # which ends as it
 
 
 def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001

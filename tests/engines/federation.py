@@ -39,7 +39,8 @@ class Parties:
         self.folder = folder
         features = options.pop("features", next(iter(sites.values())).shape[1])
         self.timeout = options.pop("coordinator_timeout", 15.0)
-        make_kits(Federation("test", "localhost", free_port(), tuple(sites), features, **options), folder)
+        port = options.pop("port", None) or free_port()
+        make_kits(Federation("test", "localhost", port, tuple(sites), features, **options), folder)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for name, X in sites.items():
             self.describe(name, X, policy)
@@ -59,8 +60,8 @@ class Parties:
         }
         (kit.folder / "site.json").write_text(json.dumps(described | facts))
 
-    def start(self, *names: str) -> None:
-        """Start the parties named, or all of them, and wait until sites are registered."""
+    def start(self, *names: str, registers: bool = True) -> None:
+        """Start the parties named, or all of them, and wait until sites are registered, unless they never will be."""
         before = {name: self.log(name).count(REGISTERED) for name in self.sites}
         for name in names or ("coordinator", *self.sites):
             if name in self.processes:
@@ -72,7 +73,7 @@ class Parties:
                     kit.command(), env=environment, stdout=console, stderr=console, start_new_session=True
                 )
         for name in names or self.sites:
-            if name != "coordinator":
+            if name != "coordinator" and registers:
                 self.wait_for(name, REGISTERED, before[name] + 1)
 
     @property

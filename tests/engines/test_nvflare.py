@@ -209,6 +209,29 @@ def test_a_wrong_certificate(parties: Parties, tmp_path: Path) -> None:
         assert at_server in parties.log("coordinator")
 
 
+def test_a_kit_of_another_federation(parties: Parties, tmp_path: Path) -> None:
+    """Whole and valid in itself, so that its site starts: refused by name in the logs of both, and no site of that name comes."""
+    port = Kit.read(parties.folder / "coordinator", "coordinator").federation.port
+    stranger = Parties(tmp_path / "other", {"paris": np.eye(20)}, OPEN_POLICY, port=port)
+    refused, came = "refused: the other side broke the handshake off, as it does with a kit of another federation", "SSL paris"
+    before = parties.log("coordinator").count(refused)
+    try:
+        stranger.start("paris", registers=False)
+        parties.wait_for("coordinator", refused, before + 1)
+        stranger.wait_for("paris", "certificate verify failed")
+    finally:
+        stranger.stop()
+    assert came not in parties.log("coordinator")
+
+
+def test_sites_have_no_blas_threads_that_spin(engine: Any, parties: Parties) -> None:  # noqa: ARG001
+    """They would double the time of a round; see flare_main.py."""
+    for pid in (pid for name in NAMES for pid in parties.family(name)):
+        started_with = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b"OPENBLAS_NUM_THREADS=1" in started_with or b"flare_main" in command
+
+
 def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
     """Keys for their owners only; no scripts that start FLARE past our checks; no code, no shell, no logs at the coordinator."""
     for name in NAMES:

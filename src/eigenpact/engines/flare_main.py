@@ -1,16 +1,21 @@
-"""FLARE's server or client for a kit, with refused certificates written to the log.
+"""FLARE's server or client for a kit, with refused certificates written to the log, and BLAS with one thread.
 
 Run as ``python -m eigenpact.engines.flare_main server|client ...``, the rest as FLARE takes it.  FLARE's transport does not tell
 when a handshake fails, so that a site with a wrong certificate would look, at both ends, as if it had never come.
+
+Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does.  That is said before their processes begin: a second thread
+of OpenBLAS that is only kept from work spins between two requests all the same, and doubles the time of a round on two cores.
 """
 
 from __future__ import annotations
 
 import asyncio.sslproto
 import logging
+import os
 import runpy
 import ssl
 import sys
+import time
 from typing import Any
 
 MODULES = {
@@ -18,44 +23,59 @@ MODULES = {
     "client": "nvflare.private.fed.app.client.client_train",
 }
 NAMES = {"server": "eigenpact.coordinator", "client": "eigenpact.site"}
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+AGAIN = 10.0
+"""Seconds in which the same reason, from the same address, is written once: who is refused tries again and again."""
 
 
 def main() -> None:
     """Take the first argument away and go on as FLARE."""
     kind = sys.argv.pop(1)
+    os.environ |= ONE_THREAD
     tell_failures(logging.getLogger(NAMES[kind]))
     runpy.run_module(MODULES[kind], run_name="__main__", alter_sys=True)
 
 
 def tell_failures(log: logging.Logger) -> None:
-    """Write every failed handshake to the log, once for each reason in a row."""
+    """Write every failed handshake to the log, the same one at most every ``AGAIN`` seconds."""
     protocol: Any = asyncio.sslproto.SSLProtocol
-    original = protocol._fatal_error
-    last = ""
+    fatal_error, connection_lost = protocol._fatal_error, protocol.connection_lost
+    written: dict[str, float] = {}
+
+    def tell(self: Any, error: BaseException | None) -> None:
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        reason = f"connection with {peer[0] if peer else 'a peer'} refused: {describe(error)}"
+        now = time.monotonic()
+        if now - written.get(reason, -AGAIN) >= AGAIN:
+            written[reason] = now
+            log.warning("%s", reason)
 
     def told(self: Any, error: BaseException, *rest: Any) -> Any:
-        nonlocal last
         if isinstance(error, ssl.SSLError) or any("handshake failed" in str(text) for text in rest):
-            peer = self._transport.get_extra_info("peername") if self._transport is not None else None
-            reason = f"connection with {peer[0] if peer else 'a peer'} refused: {describe(error)}"
-            if reason != last:
-                log.warning("%s", reason)
-            last = reason
-        return original(self, error, *rest)
+            tell(self, error)
+        return fatal_error(self, error, *rest)
 
-    protocol._fatal_error = told
+    def lost(self: Any, error: BaseException | None) -> Any:
+        if self._state is asyncio.sslproto.SSLProtocolState.DO_HANDSHAKE and not self._conn_lost:  # asyncio says nothing then
+            tell(self, error)
+        return connection_lost(self, error)
+
+    protocol._fatal_error, protocol.connection_lost = told, lost
 
 
-def describe(error: BaseException) -> str:
+def describe(error: BaseException | None) -> str:
     """What was wrong, in OpenSSL's words where it was not the other side that broke off.
 
     >>> describe(ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)"))
-    'tlsv1 alert unknown ca'
+    'tlsv1 alert unknown ca: the other side has a kit of another federation'
     """
     if not isinstance(error, ssl.SSLError):
-        return "the other side broke the handshake off, as it does with a certificate of another federation"
+        return "the other side broke the handshake off, as it does with a kit of another federation"
     text = str(error.args[-1] if error.args else error)
-    return text.rpartition("] ")[2].rpartition(" (_ssl")[0] or text
+    text = text.rpartition("] ")[2].rpartition(" (_ssl")[0] or text
+    foreign = ": the other side has a kit of another federation"
+    return text + foreign if "unknown ca" in text or ("verify failed" in text and "expired" not in text) else text
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | N
     for module in _modules(type(algorithm)):
         more, others = _uses(module)
         functions, kinds = functions | more, kinds | others
-    if getattr(algorithm, "start", "random") == "one-shot":
+    if getattr(algorithm, "chosen_start", getattr(algorithm, "start", "random")) == "one-shot":
         more, others = _uses(start)
         functions, kinds = functions | more, kinds | others
     if not isinstance(getattr(algorithm, "proxy", None), str):
@@ -41,11 +41,12 @@ def functions_of(solver: str) -> tuple[str, ...]:
 
 
 def _modules(solver: Any) -> list[ModuleType]:
-    """Where the functions of a solver's class are; "auto" chooses among those that its module imports."""
-    if solver is not Auto:
-        return [_module(solver)]
-    choices = [value for value in vars(_module(Auto)).values() if inspect.isclass(value) and value in SOLVERS.values()]
-    return [_module(choice) for choice in choices]
+    """Where the functions of a solver's class are: its module, and those of the solvers that it imports and may hand over to."""
+    own = _module(solver)
+    others = {
+        value for value in vars(own).values() if inspect.isclass(value) and value is not solver and value in SOLVERS.values()
+    }
+    return [own, *(_module(other) for other in sorted(others, key=lambda cls: cls.__name__))]
 
 
 def _module(cls: Any) -> ModuleType:

@@ -193,10 +193,15 @@ class FAPS:
                 f"beta={self.beta!r} must be at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True"
             )
 
+    @property
+    def chosen_start(self) -> Start:
+        """What ``start`` stands for."""
+        return self.start or ("random" if self.literal else "one-shot")
+
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Seek consensus until the sites' subspaces agree, then confirm it with one product."""
         tol, k = setup.stopping_tol(LITERAL_TOL if self.literal else self.default_tol), setup.whole_components()
-        kind: Start = self.start or ("random" if self.literal else "one-shot")
+        kind = self.chosen_start
         Z = await first_block(setup, k, kind, start)  # line 1
         rounds = 0 if kind == "random" or start is not None else 1
         await Local(measure)
