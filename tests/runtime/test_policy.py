@@ -13,10 +13,12 @@ import pytest
 
 from eigenpact.errors import FileError, InputError, PolicyError, StepError
 from eigenpact.runtime import (
+    Connection,
     Driver,
     Gate,
     Local,
     MailConnection,
+    Outcome,
     Plan,
     Policy,
     Reply,
@@ -28,6 +30,7 @@ from eigenpact.runtime import (
     Sum,
     local,
     read_site_ledger,
+    tapped,
 )
 from eigenpact.runtime.mail import CHECKSUM
 
@@ -313,6 +316,16 @@ def test_a_run_between_sites_with_policies(tmp_path: Path) -> None:
     driver = Driver(connection(tmp_path, {"a": POLICY, "b": POLICY}, []), plan=PLAN)
     X = np.arange(24.0).reshape(8, 3)
     np.testing.assert_array_equal(driver.run(asks), 2 * X.T @ (X @ np.eye(3, 2)))
+
+
+def test_a_plan_is_announced_by_one_who_listens_too(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def job(connection: Connection) -> Outcome:
+        return Outcome({"sum": Driver(connection, plan=PLAN).run(asks)}, {})
+
+    tapped(job, lambda _, response: heard.append(response.site))(connection(tmp_path, {"a": POLICY, "b": POLICY}, []))
+    assert heard == ["a", "b"] * 2
 
 
 def test_a_site_that_refuses_stops_the_run_or_is_left_out(tmp_path: Path) -> None:
