@@ -17,7 +17,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 
 BOTTOM = {"errors", "linalg", "metrics", "rows", "krylov_space"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
-PEOPLE = {"estimators", "cli", "report"}
+PEOPLE = {"estimators", "cli", "report", "reproduce"}
 FACADES = {"datasets", "__init__"}
 
 MAY_IMPORT = (
@@ -27,6 +27,7 @@ MAY_IMPORT = (
     | {
         "estimators": BOTTOM | ROOMS | {"runtime", "estimators"},
         "report": BOTTOM | ROOMS | {"runtime", "estimators", "report", "datasets"},
+        "reproduce": BOTTOM | ROOMS | {"runtime", "estimators", "report", "reproduce", "datasets"},
         "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
         "datasets": BOTTOM | {"data"},
         "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets"},
@@ -224,6 +225,8 @@ def test_modules_do_not_import_one_another_in_circles():
         ("engines", "eigenpact.engines", "import importlib\nimportlib.import_module('eigenpact.algorithms.setup')"),
         ("data", "eigenpact.data", "from eigenpact.privacy import x"),
         ("estimators", "eigenpact.estimators", "from ..cli import main"),
+        ("report", "eigenpact.report", "from ..reproduce import find"),
+        ("reproduce", "eigenpact.reproduce", "from ..cli import app"),
         ("datasets", "eigenpact", "from .algorithms import setup"),
     ],
 )

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from . import check, coordinator, demo, federation, fit, show, site, transform
+from . import check, compare, coordinator, demo, federation, fit, reproduce, show, site, transform
 from .consoles import print_error, stdout
 
 
@@ -31,6 +31,8 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("demo", epilog="Example: eigenpact demo")(demo.command)
 app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
+app.command("compare", epilog="Example: eigenpact compare north.csv south.csv west=w.npy -k 10")(compare.command)
+app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
 app.command("check", epilog="Example: eigenpact check heart/cleveland/site.toml")(check.command)

@@ -1,0 +1,188 @@
+"""Figures of the reproductions.  Every function returns a matplotlib ``Figure`` of its own; nothing global is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from ..report.pictures import COLOURS, MARKERS
+
+PANEL_WIDTH, PANEL_HEIGHT = 5.4, 4.4
+LEGEND_WIDTH = 2.6
+"""Inches that an entry of the legend takes."""
+
+SMALLEST = 1e-17
+"""Zero is drawn here, on a logarithmic axis."""
+
+Curve = tuple[Sequence[float], Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes
+    ----------
+    title, xlabel, ylabel : str
+    curves : name -> (xs, ys); a y of None is not drawn
+    stars : name -> (x, y)
+        The paper's own numbers.
+    missed : name -> (xs, ys)
+        Hollow markers: what was not reached, at the rounds that were tried.
+    level : float, optional
+        A horizontal line, called ``level_name``.
+    every : bool
+        Mark every point, and set the xs side by side at equal distances.
+    log_x, log_y : bool
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    curves: Mapping[str, Curve]
+    stars: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    missed: Mapping[str, Curve] = field(default_factory=dict)
+    level: float | None = None
+    level_name: str = ""
+    every: bool = False
+    log_x: bool = False
+    log_y: bool = True
+
+
+def panels(title: str, grid: Sequence[Sequence[Panel]]) -> Figure:
+    """Rows of panels with one legend below; a name has the same colour and marker in all of them."""
+    columns = max(len(row) for row in grid)
+    width, height = max(9.5, PANEL_WIDTH * columns), PANEL_HEIGHT * len(grid) + 1.2
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    names = list(dict.fromkeys(name for row in grid for panel in row for name in [*panel.curves, *panel.stars]))
+    styles = {name: i for i, name in enumerate(names)}
+    axes = np.asarray(figure.subplots(len(grid), columns, squeeze=False), dtype=object)
+    for row, drawn in zip(grid, axes, strict=True):
+        for panel, ax in zip(row, drawn, strict=False):
+            _draw(ax, panel, styles)
+        for ax in drawn[len(row) :]:
+            ax.set_axis_off()
+    _legend(figure, list(axes.flat))
+    return figure
+
+
+def bars(
+    title: str,
+    ylabel: str,
+    groups: Sequence[str],
+    ours: Mapping[str, Sequence[float | None]],
+    paper: Mapping[str, Sequence[float]],
+    *,
+    counts: bool = False,
+) -> Figure:
+    """One bar for every name in each group; what the paper has is a black line across the bar of that name.
+
+    ``counts`` says that numbers are to be written as such, not as powers of ten.
+    """
+    figure = Figure(figsize=(max(9.0, 2.6 * len(groups)), 5.4), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    ax = figure.subplots()
+    width = 0.8 / len(ours)
+    places = np.arange(len(groups))
+    told = False
+    for i, (name, values) in enumerate(ours.items()):
+        at = places + (i - (len(ours) - 1) / 2) * width
+        known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
+        ax.bar([x for x, _ in known], [y for _, y in known], 0.9 * width, color=COLOURS[i % len(COLOURS)], label=name)
+        for x, y in zip(at, paper.get(name, ()), strict=False):
+            ax.plot([x - width / 2, x + width / 2], [y, y], color="black", linewidth=2, label="" if told else "the paper's")
+            told = True
+    ax.set_yscale("log")
+    if counts:
+        _plain_logarithms(ax)
+    ax.set_ylabel(ylabel)
+    ax.set_xticks(places, groups)
+    ax.tick_params(axis="x", length=0)
+    _frame(ax)
+    _legend(figure, [ax])
+    return figure
+
+
+def _draw(ax: Axes, panel: Panel, styles: Mapping[str, int]) -> None:
+    ticks = sorted({x for xs, _ in panel.curves.values() for x in xs})
+    places = {x: i for i, x in enumerate(ticks)} if panel.every else {x: x for x in ticks}
+    for name, (xs, ys) in panel.curves.items():
+        i = styles[name]
+        step = 1 if panel.every else max(1, len(xs) // 10)
+        ax.plot(
+            [places[x] for x in xs],
+            [np.nan if y is None else max(y, SMALLEST) for y in ys],
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
+            markersize=5,
+            markevery=step,
+            linewidth=1.6,
+            label=name,
+        )
+    for name, (xs, ys) in panel.missed.items():
+        known = [(places[x], y) for x, y in zip(xs, ys, strict=True) if y is not None]
+        if known:
+            colour, marker = COLOURS[styles[name] % len(COLOURS)], MARKERS[styles[name] % len(MARKERS)]
+            (line,) = ax.plot(*zip(*known, strict=True), marker, label=f"{name}: not within these rounds")
+            line.set(color=colour, markerfacecolor="white", markersize=8)
+    for name, (x, y) in panel.stars.items():
+        colour = COLOURS[styles[name] % len(COLOURS)]
+        ax.plot([x], [y], "*", color=colour, markersize=15, markeredgecolor="black", label=f"{name}, the paper's")
+    if panel.level is not None:
+        ax.axhline(panel.level, color="0.35", linestyle="--", linewidth=1.2, label=panel.level_name)
+    if panel.log_y:
+        ax.set_yscale("log")
+    if panel.every:
+        ax.set_xticks(range(len(ticks)), [f"{x:.5g}" for x in ticks])
+        ax.set_xlim(-0.3, len(ticks) - 0.7)
+        _plain_logarithms(ax)
+    _rounds_axis(ax, panel)
+    ax.set_title(panel.title, fontsize=11, parse_math=False)
+    ax.set_xlabel(panel.xlabel)
+    ax.set_ylabel(panel.ylabel)
+    _frame(ax)
+
+
+def _rounds_axis(ax: Axes, panel: Panel) -> None:
+    if panel.log_x:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+    elif not panel.every:
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
+def _plain_logarithms(ax: Axes) -> None:
+    """Ticks 1, 2, 5, 10, ... on a logarithmic axis that spans at least a factor of ten."""
+    low, high = ax.get_ylim()
+    if high < 10 * low:
+        middle = np.sqrt(low * high)
+        ax.set_ylim(middle / np.sqrt(10), middle * np.sqrt(10))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+
+
+def _frame(ax: Axes) -> None:
+    ax.grid(True, which="major", axis="y", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """All names once, below the axes."""
+    found: dict[str, Artist] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            found.setdefault(str(label), handle)
+    columns = min(len(found), max(2, int(figure.get_figwidth() / LEGEND_WIDTH)))
+    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, frameon=False)
