@@ -36,7 +36,7 @@ def test_a_function_must_stand_at_module_level():
 
 
 def test_bounds_are_names_that_exist_for_arrays_that_are_sent():
-    with pytest.raises(WireError, match=r"'huge' of 'G'.*allowed are trace, unit"):
+    with pytest.raises(WireError, match=r"'huge' of 'G'.*allowed are trace, traces, unit"):
         local(sends={"G": "d"}, bound="huge")(grown_up)
     with pytest.raises(WireError, match=r"'trace' of 'H'.*what it sends \(G\)"):
         local(sends={"G": "d"}, bound={"H": "trace"})(grown_up)
