@@ -39,7 +39,15 @@ def rows(size: str) -> Iterator[Row]:
     yield pytest_row("FAPS cost at a site", "4 passes, 2 n_features p kept", FAPS_TESTS, "-k", "pass_more or kept_state_is")
     yield pytest_row("shared checks, wire tables", "pass", CHECKS, "-k", "faps or localpower")
     engines = ("tests/engines/test_conformance.py", "tests/engines/test_mpi.py", "tests/engines/test_dask.py")
-    yield pytest_row("conformance, all engines", "same bits and ledger", *engines, "-k", "same_bits", "-m", "not faults")
+    yield pytest_row(
+        "conformance, in-process, MPI, Dask (FLARE: FAMILY=federation)",
+        "same bits and ledger",
+        *engines,
+        "-k",
+        "same_bits",
+        "-m",
+        "not faults",
+    )
     yield pytest_row("resume with kept state", "same bits", FAPS_TESTS, "tests/runtime/test_kill.py", "-k", "resume or kill")
 
 

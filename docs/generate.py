@@ -27,12 +27,16 @@ PARTS = {
     "gram": "eigenpact.algorithms.consensus.gram",
     "krylov": "eigenpact.algorithms.consensus.krylov",
     "subspace": "eigenpact.algorithms.consensus.subspace",
+    "localpower": "eigenpact.algorithms.consensus.localpower",
+    "faps": "eigenpact.algorithms.consensus.faps",
 }
 """Heading -> module whose local functions are listed there."""
 
 REMARKS = {
     "Set-up of every solver": '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces '
     '`keep_centre` with `center="site"`.\n',
+    "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
+    "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
 }
 

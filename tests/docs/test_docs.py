@@ -174,6 +174,17 @@ def test_generated_pages_are_up_to_date() -> None:
         assert path.read_text() == content, f"{path} is out of date; run python docs/generate.py"
 
 
+def test_the_wire_table_lists_every_local_function() -> None:
+    """A solver that was forgotten there would send what no page tells."""
+    algorithms = DOCS.parent / "src" / "eigenpact" / "algorithms"
+    page = (DOCS / "reference" / "wire-table.md").read_text()
+    declared = {
+        name for path in algorithms.rglob("*.py") for name in re.findall(r"^@local\(.*?^def (\w+)", path.read_text(), re.M | re.S)
+    }
+    assert {"scatter_action", "consensus_step", "local_power"} <= declared
+    assert not [name for name in declared if f"| `{name}` |" not in page]
+
+
 def test_reference_names_everything_public() -> None:
     """Every public name, parameter and error class has its place in the reference."""
     api = (DOCS / "reference" / "python-api.md").read_text()

@@ -117,7 +117,9 @@ class Kit:
             features = features if isinstance(features, int) else tuple(features)
             federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FileError(f"{folder} is not a kit made by eigenpact federation init: {error}") from error
+            raise FileError(
+                f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit"
+            ) from error
         found = "coordinator" if party == "coordinator" else "site"
         if found != kind:
             raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")

@@ -29,10 +29,11 @@ Cost
 
 Differences from the paper
     Read literally the text stalls: with X_i = Z the subspace Z is invariant under H_i, so the inner iteration leaves it only by
-    rounding, and (26) measures how the basis turns, not whether the subspace moves.  Hence the robust rule; kappa = 1 is where
-    sites begin to drift apart if delta_i is exact, and a tenth more makes up for its being estimated.  The quantity of line 7
-    need not bound the residual (it was up to ten times smaller in trials), so a product confirms it.  ``history_`` watches the
-    augmented Lagrangian (9), the distances d_p(X_i, Z) (21), and decrease and gradients of conditions (13) and (14).
+    rounding, and (26) measures how the basis turns, not whether the subspace moves.  Hence the robust rule: with beta_i
+    below delta_i a site would prefer some direction outside Z, and a tenth more makes up for delta_i being estimated.  The
+    quantity of line 7 need not bound the residual (it was ten times smaller in trials), so a product confirms it.
+    ``history_`` watches the augmented Lagrangian (9), the distances d_p(X_i, Z) (21), and decrease and gradients of conditions
+    (13) and (14).
 
 References
     L. Wang, X. Liu, Y. Zhang, "Seeking consensus on subspaces in federated principal component analysis", Algorithm 1, Sections 3
@@ -109,13 +110,13 @@ def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stif
 
 
 @local(
-    takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "round": ""},
+    takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
     keeps=("X", "W", "captured", "beta", "distance"),
     bound={"captured": "trace"},
 )
-def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, round: Any) -> Reply:
-    """Lines 3 to 5 as the paper has them; beta_i begins at ``share`` lambda_1(C_i), or is ``absolute`` throughout."""
+def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, adapt: Any) -> Reply:
+    """Lines 3 to 5 by the paper; beta_i begins at ``share`` lambda_1(C_i) and grows if ``adapt``, or is ``absolute``."""
     rows, kept = rows_of(site), site.kept
     CX = rows.scatter_action(kept.get("X", Z))
     X, W, captured = (kept["X"], kept["W"], kept["captured"]) if "X" in kept else _first_iterate(Z, CX)
@@ -125,7 +126,7 @@ def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, ro
     W_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
     send = M, np.float64(np.sum(rows.project(Z) ** 2)), watch(H, captured, X_new, CX, kept["largest"])
     keep = {"X": X_new, "W": W_new, "captured": float(np.sum(X_new * CX)), "beta": beta_i}
-    if int(round) % LITERAL_PERIOD == 0 and float(share) > 0:  # (25)
+    if bool(adapt) and float(share) > 0:  # (25)
         apart = distance(X, Z)
         grows = kept.get("distance", np.inf) <= (1 + LITERAL_SLACK) * apart
         keep |= {"beta": (1 + LITERAL_GROWTH) * beta_i if grows else beta_i, "distance": apart}
@@ -242,7 +243,7 @@ class FAPS:
         share, absolute = (self.beta or LITERAL_BETA), 0.0
         if self.beta_unit == "trace":
             share, absolute = 0.0, share * setup.trace
-        return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), np.int64(rounds))
+        return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), np.bool_(rounds % LITERAL_PERIOD == 0))
 
     def _reason(self, setup: Setup, tol: float, residual: float, change: float, converged: bool) -> str:
         kkt_residual = f"scaled KKT residual {residual:.1e}"
