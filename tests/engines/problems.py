@@ -22,6 +22,12 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "localpower": ("localpower", {"tol": 1e-3}),
     "faps": ("faps", {"tol": 1e-3}),
     "faps-random": (ep.FAPS(start="random"), {"tol": 1e-3}),
+    "lanczos": ("lanczos", {}),
+    "davidson": (ep.Davidson(proxy=OWN, start="one-shot"), {}),
+    "power": ("power", {"tol": 1e-3}),
+    "shift-invert": (ep.ShiftInvert(proxy=OWN), {"tol": 1e-6}),
+    "hot-potato": ("hot-potato", {}),
+    "one-shot": (ep.OneShot(merge="sign"), {}),
     "auto": ("auto", {}),
 }
 
