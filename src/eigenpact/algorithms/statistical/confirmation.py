@@ -19,7 +19,8 @@ async def confirmed(setup: Setup, Z: Array, others: Array, what: str) -> Solutio
     """The estimate Z (d x k, orthonormal), turned to its own principal axes, with variances, residual and angle.  One round.
 
     C is multiplied with Z and with up to k of the ``others`` (d x any), which say where the spectrum goes on behind Z: the
-    largest variance among them gives the gap.  ``what`` names the method in the reason.
+    largest variance among them gives the gap, and where there are none, the mean of what is left.  ``what`` names the method in
+    the reason.
     """
     k = Z.shape[1]
     longest = float(np.linalg.norm(others, axis=0).max(initial=0.0))
@@ -28,7 +29,9 @@ async def confirmed(setup: Setup, Z: Array, others: Array, what: str) -> Solutio
     CZ, CB = product[:, :k], product[:, k:]
     values, rotation = top_eigenpairs(Z.T @ CZ)
     residual = kkt(CZ, Z, setup.trace)
-    following = float(top_eigenpairs(behind.T @ CB, 1)[0][0]) if behind.shape[1] else setup.trace - float(values.sum())
+    following = (setup.trace - float(values.sum())) / max(1, setup.n_features - k)
+    if behind.shape[1]:
+        following = float(top_eigenpairs(behind.T @ CB, 1)[0][0])
     angle = 0.0 if k == setup.n_features else residual_angle(residual * setup.trace, float(values[-1]), following)
     basis = np.ascontiguousarray(Z @ rotation)
     await Progress(basis=basis, objective=setup.share(values), kkt=residual, details={"angle": angle})

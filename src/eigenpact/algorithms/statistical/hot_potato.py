@@ -14,8 +14,8 @@ Rounds
 
 Step size without tuning
     eta_t is 1 / (delta t) summed over the batch, for one row at a time the step with the least asymptotic error at gap delta.
-    delta_t = s_k - s_{k+1}, less one standard error, is re-estimated from all rows seen so far, and taken to be at least a tenth
-    of s_k / sqrt(t).  The batch is as large as keeps eta_t s_1 below ``LONGEST_STEP``.
+    delta_t = s_k - s_{k+1} is re-estimated from all rows seen so far, and taken to be at least its own standard error,
+    2 s_k / sqrt(t).  The batch is as large as keeps eta_t s_1 below ``LONGEST_STEP``.
 
 Leaves the site
     W (d x q), s (q) and t, to the next site: who sees the state before and after a site's turn learns about that site's rows,
@@ -59,9 +59,6 @@ from .confirmation import confirmed
 LONGEST_STEP = 0.5
 """Largest eta_t s_1: beyond 1 a batch would count for more than all rows before it."""
 
-SMALLEST_GAP = 0.1
-"""Least gap, in units of s_k / sqrt(t): what t rows could not tell from none."""
-
 
 STATE = {"W": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
 """What is passed on; ``most`` is the largest batch allowed."""
@@ -89,14 +86,13 @@ def pass_over(site: Site, W: Array, s: Array, t: Any, k: Any, most: Any, seed: A
 
 
 def gap(s: Array, k: int, t: int) -> float:
-    """A cautious estimate of the gap behind the k-th of the variances s (q), known from t rows.
+    """The gap behind the k-th of the variances s (q), known from t rows; at least its standard error.
 
-    >>> gap(np.array([2.0, 1.0]), 1, 20000)
-    0.9776393202250021
+    >>> gap(np.array([2.0, 1.0]), 1, 10000), gap(np.array([2.0, 1.99]), 1, 10000)
+    (1.0, 0.04)
     """
     inside, outside = float(s[k - 1]), float(s[k]) if k < len(s) else 0.0
-    error = np.sqrt(2 * (inside**2 + outside**2) / t)
-    return float(max(inside - outside - error, SMALLEST_GAP * inside / np.sqrt(t)))
+    return float(max(inside - outside, 2 * inside / np.sqrt(t)))
 
 
 def _start(rows: Rows, q: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -57,7 +57,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize, procrustes
+from ...linalg import Array, orthonormalize, procrustes, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..setup import Setup, rows_of
 from ..solution import Solution
@@ -113,12 +113,12 @@ class OneShot:
         if self.confirm and setup.max_rounds > 1:
             await Progress(basis=Z)
             return await confirmed(setup, Z, side_by_side, f"one-shot merge by {self.merge!r}")  # line 3
-        shown = np.sum((side_by_side.T @ Z) ** 2, axis=0)
-        order = np.argsort(-shown)
-        Z = np.ascontiguousarray(Z[:, order])
-        await Progress(basis=Z, objective=setup.share(shown))
+        shown = side_by_side.T @ Z
+        values, rotation = top_eigenpairs(shown.T @ shown)
+        Z = np.ascontiguousarray(Z @ rotation)
+        await Progress(basis=Z, objective=setup.share(values))
         reason = f"one-shot merge by {self.merge!r}, not confirmed: nothing is known of its error"
-        return Solution(Z, shown[order], None, None, setup.tol is None, reason)
+        return Solution(Z, np.maximum(values, 0.0), None, None, setup.tol is None, reason)
 
     def _merged(self, scaled: Mapping[str, Array], weights: Mapping[str, float], k: int) -> Array:
         """The merged basis (d x k)."""

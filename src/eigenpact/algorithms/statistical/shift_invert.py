@@ -62,7 +62,7 @@ from .linear_systems import Deflated, Solved, System, conjugate_gradient, nester
 from .preconditioner import Preconditioner, preconditioner
 
 REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
-"""How far inner residuals are reduced; the least shift, in gaps; and the gap as a share of rho where no proxy tells it."""
+"""How far inner residuals are reduced; the least shift, in gaps; and the largest gap believed, as a share of rho."""
 
 STILL_NEW = 1e-8
 """Of a unit vector, how much must be left after deflation to begin from it."""
@@ -86,7 +86,7 @@ class ShiftInvert:
     sine : float, optional
         Stop as soon as the estimated sine of the angle to the exact answer is at most this, even before tol is reached.
     gap : float, optional
-        The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy.
+        The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy, or takes a tenth of rho.
     literal : bool
         Algorithm 1 of the paper with its constants, for k = 1: thousands of rounds.
     """
@@ -116,6 +116,8 @@ class ShiftInvert:
         k, tol = setup.whole_components(), setup.stopping_tol(self.default_tol)
         if self.literal and k > 1:
             raise InputError(f"n_components={k}: literal=True is the paper's algorithm for one component; use literal=False")
+        if setup.max_rounds < k + 1:
+            raise InputError(f"max_rounds={setup.max_rounds} is too few for {k} components, which take a round each and more")
         inverse = await preconditioner(setup, self.proxy, k)
         B = await first_block(setup, k, self.start, start)  # line 1
         used = 0 if self.start == "random" or start is not None else 1
@@ -123,6 +125,7 @@ class ShiftInvert:
         find = self._literal if self.literal else self._vector
         angle, converged = 0.0, True
         for j in range(k):  # line 8
+            C.max_rounds = setup.max_rounds - (k - 1 - j)  # every vector takes one round at least
             found = await find(setup, C, inverse, B[:, j], tol / np.sqrt(k))
             C.deflate(found.w, found.Cw)
             angle, converged = max(angle, found.angle), converged and found.good
@@ -135,10 +138,10 @@ class ShiftInvert:
         """The next eigenvector, from w (d)."""
         w = _unit(C.project(w), C, setup)
         Cw = await C.times(w)
-        delta = self._gap(setup, inverse, C.W.shape[1]) or GAP_SHARE * float(w @ Cw)
         past, lowest = Past.empty(setup.n_features), 0.0
         while True:  # line 2
             rho = float(w @ Cw)
+            delta = self._gap(setup, inverse, C.W.shape[1], GAP_SHARE * rho)
             r = Cw - rho * w
             size = float(np.linalg.norm(r))
             plain = residual_angle(size, rho, rho - delta)
@@ -169,7 +172,7 @@ class ShiftInvert:
     async def _literal(self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, tol: float) -> Found:  # noqa: ARG002
         """Algorithm 1, with tr C in the place of the bound 1 on lambda_1."""
         d, trace, epsilon = setup.n_features, setup.trace, ACCURACY if self.sine is None else self.sine**2
-        delta = 5 / 8 * (self._gap(setup, inverse, 0) or GAP_SHARE * trace)  # in [gap/2, 3 gap/4]
+        delta = 5 / 8 * self._gap(setup, inverse, 0, trace)  # in [gap/2, 3 gap/4]
         m_1 = int(np.ceil(8 * np.log(144 * d / FAILURE**2)))  # line 2 of Algorithm 1
         m_2 = int(np.ceil(1.5 * np.log(18 * d / (FAILURE**2 * epsilon))))
         ratio = delta / trace / 8
@@ -196,11 +199,12 @@ class ShiftInvert:
         await system.C.tell(setup, z, Cz, 1.0)
         return z, Cz, float(w @ solved.z)
 
-    def _gap(self, setup: Setup, inverse: Preconditioner | None, j: int) -> float:
-        """The gap behind eigenvalue j + 1: given, or the proxy's; 0 where neither tells."""
+    def _gap(self, setup: Setup, inverse: Preconditioner | None, j: int, most: float) -> float:
+        """The gap behind eigenvalue j + 1: given, or the proxy's, but then at most ``most``, and that where it has none."""
         if self.gap is not None:
             return float(self.gap) * setup.trace
-        return float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
+        told = float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
+        return min(most, told) if told > SHORTEST_SHIFT * most else most
 
     def _reason(self, setup: Setup, residual: float, angle: float, tol: float, converged: bool) -> str:
         kkt_residual = f"scaled KKT residual {residual:.1e}"
