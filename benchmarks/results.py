@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, foundation
+from benchmarks import consensus, engines, federation, foundation, statistical
 from benchmarks.table import print_rows
 
 FAMILIES = {
     "foundation": foundation.rows,
     "engines": engines.rows,
     "consensus": consensus.rows,
+    "statistical": statistical.rows,
     "federation": federation.rows,
 }
 

@@ -29,6 +29,10 @@ PARTS = {
     "subspace": "eigenpact.algorithms.consensus.subspace",
     "localpower": "eigenpact.algorithms.consensus.localpower",
     "faps": "eigenpact.algorithms.consensus.faps",
+    "one-shot": "eigenpact.algorithms.statistical.one_shot",
+    "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.statistical.expansion",
+    "Preconditioner of davidson and shift-invert": "eigenpact.algorithms.statistical.preconditioner",
+    "hot-potato": "eigenpact.algorithms.statistical.hot_potato",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -38,6 +42,9 @@ REMARKS = {
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
+    "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
+    "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",
+    "hot-potato": "Passed from site to site; then `scatter_action`, as above, unless `confirm=False`.\n",
 }
 
 

@@ -122,7 +122,7 @@ class ShiftInvert:
         B = await first_block(setup, k, self.start, start)  # line 1
         used = 0 if self.start == "random" or start is not None else 1
         C = Deflated(np.zeros((setup.n_features, 0)), np.zeros((setup.n_features, 0)), used, setup.max_rounds)
-        find = self._literal if self.literal else self._vector
+        find = self._literal if self.literal and setup.trace > 0 else self._vector
         angle, converged = 0.0, True
         for j in range(k):  # line 8
             C.max_rounds = setup.max_rounds - (k - 1 - j)  # every vector takes one round at least
