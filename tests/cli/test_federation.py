@@ -13,12 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 import eigenpact as ep
+from eigenpact.algorithms import start
+from eigenpact.algorithms.consensus import krylov
 from eigenpact.cli import app, coordinator, site
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.engines.flare_kits import Kit
 from eigenpact.errors import PolicyError
 from eigenpact.estimators.model_files import save_model
 from eigenpact.estimators.plans import functions_of, plan_of
+from eigenpact.runtime import Gate, Plan, SiteLedger
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
@@ -63,7 +66,7 @@ def test_kits_are_made(kits: Path) -> None:
     kit = Kit.read(kits / "north", "site")
     assert (kit.party, kit.federation.features[0], kit.federation.port) == ("north", "age", 8102)
     policy = read_policy(kits / "north" / "policy.toml")
-    assert set(functions_of("auto")) <= set(policy.functions)
+    assert set(functions_of("auto", ["sum", "local"])) <= set(policy.functions)
     assert not policy.allow_gather
 
 
@@ -76,6 +79,20 @@ def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) 
     for solver in (ep.Krylov(start="one-shot"), ep.FAPS()):
         assert "gather" in plan_of(solver, 300, 2).kinds
     assert set(plan_of(ep.Subspace(), 300, 2).functions) <= set(plan_of(ep.LocalPower(), 300, 2).functions)  # which ends as it
+
+
+@pytest.mark.parametrize(
+    ("rule", "function"), [("allow_gather", start.leading_directions), ("allow_at", krylov.model_directions)]
+)
+def test_what_may_not_be_gathered_may_not_be_summed(kits: Path, tmp_path: Path, rule: str, function: Any) -> None:
+    """The coordinator sees every reply of a sum: asking in that way must not get around the rule."""
+    hostile = Plan("krylov", (function.name,), ("sum",), 10)
+    path = kits / "north" / "policy.toml"
+    facts: dict[str, Any] = {"n_rows": 100, "features": 5}
+    with pytest.raises(PolicyError, match=f"rule functions: .*{function.short_name}"):
+        Gate("north", read_policy(path), SiteLedger(tmp_path / "ledger"), **facts).admit("r1", hostile.to_dict())
+    path.write_text(path.read_text().replace(f"{rule} = false", f"{rule} = true"))
+    Gate("north", read_policy(path), SiteLedger(tmp_path / "ledger"), **facts).admit("r1", hostile.to_dict())
 
 
 def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001

@@ -98,12 +98,12 @@ class SiteFile:
 
 
 def read_policy(path: Path) -> Policy:
-    """A site's rules; the functions of the solvers that are allowed are listed by themselves."""
+    """A site's rules; the functions that the allowed solvers use with the allowed collectives are listed by themselves."""
     facts = read_toml(path)
     solvers = facts.get("solvers", list(ALL_SOLVERS))
     listed = facts.get("functions", [])
     policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
-    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver)}
+    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}
     unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
     if unknown and not policy.modules:
         raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")

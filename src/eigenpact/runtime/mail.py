@@ -22,7 +22,7 @@ from ..errors import EigenpactError, PolicyError, StepError, TooFewSites, WireEr
 from . import wire
 from .engine import Connection
 from .local import Arrays
-from .policy import Plan
+from .policy import Plan, shortened
 from .site import Request, Response, SiteServer
 
 CHECKSUM = 8
@@ -93,11 +93,12 @@ class SiteEndpoint:
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
         except EigenpactError as error:
-            return self._refuse(facts, "error", f"{type(error).__name__}: {error}")
+            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
+            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
 
-    def _refuse(self, facts: dict[str, Any], how: str, reason: str) -> bytes:
-        self._tell(reason)
-        return _seal(wire.pack(facts | {how: reason}))
+    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
+        self._tell(shortened(reason) + cause)
+        return _seal(wire.pack(facts | {how: shortened(reason)}))
 
     def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
