@@ -258,10 +258,14 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda app: (app / "custom").mkdir() or (app / "custom" / "code.py").write_text("x = 1"), "it brings custom/code.py"),
-        (lambda app: (app / "config" / "more.json").write_text("{}"), "it brings config/more.json"),
+        (lambda app: (app / "custom").mkdir() or (app / "custom" / "code.py").write_text("x = 1"), "it brings 'custom/code.py'"),
+        (lambda app: (app / "config" / "more.json").write_text("{}"), "it brings 'config/more.json'"),
         (lambda app: (app / "config" / "config_fed_client.json").write_text("["), "cannot be read"),
         (lambda app: (app / "config" / "config_fed_client.json").write_text('{"executors": []}'), "is not that of eigenpact"),
+        (
+            lambda app: (app / "config" / "config_fed_client.json").write_text('{"components": [{"path": "shutil.rmtree"}]}'),
+            "it names the class 'shutil.rmtree'",
+        ),
     ],
 )
 def test_a_job_with_anything_else_in_it_is_refused_at_the_site(tmp_path: Path, change: Any, reason: str) -> None:

@@ -22,11 +22,13 @@ SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
 
 POLICY = f"""\
 # What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
+# The file is read by eigenpact site start: stop and start the site after a change.
 solvers = {json.dumps(list(ALL_SOLVERS))}
 min_rows = 20            # with fewer rows this site takes no part
 max_rounds = 500         # replies of one run, set-up included
 max_runs_per_day = 50
 max_components = 100     # columns of anything that is sent here
+max_seconds = 3600       # of computing for one request; then the run is over here
 allow_gather = false     # one-shot starts: the coordinator would see this site's own directions
 allow_at = false         # a function at this site alone
 allow_max = false        # maxima: the coordinator sees single replies

@@ -8,6 +8,7 @@ admitted, refused and sent stands in the site's own ledger, a file with one JSON
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -18,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import EigenpactError, FileError, InputError, PolicyError
+from ..errors import EigenpactError, FileError, InputError, PolicyError, WireError
 from .ledger import COORDINATOR, describe
-from .local import Arrays, LocalFunction
+from .local import Arrays, LocalFunction, find_local
 
 if TYPE_CHECKING:
     from .site import Request, Response
@@ -158,6 +159,21 @@ class Policy:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return asdict(self)
+
+    def load(self) -> None:
+        """Import the owner's modules, and see that every function is known that the rules name: a slip would allow less."""
+        for module in self.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise InputError(
+                    f"rule modules: {module!r} cannot be imported here ({error}); install it, or leave it out"
+                ) from error
+        for function in self.functions:
+            try:
+                find_local(function)
+            except WireError as error:
+                raise InputError(f"rule functions: {function!r} is not known here; check its name, and the modules") from error
 
     def kinds(self) -> frozenset[str]:
         """Collectives that are allowed."""
