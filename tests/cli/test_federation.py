@@ -233,6 +233,60 @@ def test_an_example_without_data_is_generated(run: Callable[..., Any], tmp_path:
     assert run("check", "hospitals/va.toml").exit_code == 0
 
 
+def test_the_page_shows_the_example_as_it_is_written(run: Callable[..., Any], tmp_path: Path) -> None:
+    """On any port that is asked for; the page has the usual one."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federate.md").read_text()
+    for folder, options in (("one", ("--port", "8102")), ("two", ("--port", "65001"))):
+        assert run("federation", "example", folder, *options).exit_code == 0
+    written = (tmp_path / "one" / "consortium.toml").read_text()
+    assert f"```toml\n{written}```" in page
+    assert (tmp_path / "two" / "consortium.toml").read_text() == written.replace("8102", "65001")
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ('modules = ["no_such_module"]', "rule modules: 'no_such_module' cannot be imported here"),
+        (
+            'functions = ["eigenpact.algorithms.start:leading"]',
+            "rule functions: 'eigenpact.algorithms.start:leading' is not known here",
+        ),
+    ],
+)
+def test_a_slip_in_a_policy_is_named(kits: Path, run: Callable[..., Any], tmp_path: Path, rules: str, message: str) -> None:
+    """Before the site is started, not when the first run comes."""
+    (kits / "north" / "policy.toml").write_text(rules + "\n")
+    (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
+    result = run("check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    assert message in " ".join(result.stdout.split())
+
+
+def test_a_private_key_must_fit_and_be_its_owners_alone(kits: Path, run: Callable[..., Any]) -> None:
+    """FLARE would wait for ever without a word where the key is missing or another's."""
+    key, other = (kits / name / "startup" / "client.key" for name in ("north", "south"))
+    own = key.read_bytes()
+    key.chmod(0o640)
+    assert "client.key of" in refusal(run, kits, "may be read by others; make it yours alone: chmod 600")
+    key.chmod(0o600)
+    key.write_bytes(other.read_bytes())
+    refusal(run, kits, "client.key of", "does not belong to client.crt")
+    key.unlink()
+    refusal(run, kits, "client.key of", "cannot be read")
+    key.write_bytes(own)
+    key.chmod(0o600)
+    assert (
+        f"valid until {Kit.read(kits / 'north', 'site').expires():%Y-%m-%d}" in run("check", kits / "north" / "site.toml").stdout
+    )
+
+
+def refusal(run: Callable[..., Any], kits: Path, *texts: str) -> str:
+    """What ``check`` says of a kit's certificate."""
+    told = " ".join(run("check", kits / "north" / "site.toml").stdout.split())
+    assert all(text in told for text in texts), told
+    return told
+
+
 def test_a_policy_with_own_modules(tmp_path: Path) -> None:
     """A site's owner may list functions of modules that are installed there; they are imported when the site starts."""
     (tmp_path / "policy.toml").write_text('solvers = ["mine"]\nmodules = ["mine.locals"]\nfunctions = ["mine.locals:f"]\n')

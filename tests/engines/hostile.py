@@ -55,7 +55,7 @@ def spying(name: str, data: str, _features: Any) -> Any:
 
 def _spy(name: str, others: list[Any], cell: Any, kit: Path) -> None:
     told = {other.name: _call(other) for other in others}
-    files = {other.name: ask_to_print(cell, other.name, str(kit.parent / other.name / "rows.npy")) for other in others}
+    files = {other.name: ask_to_print(cell, other.name, str(kit.parent / other.name / "kit.json")) for other in others}
     (kit / "report.tmp").write_text(json.dumps({"site": name, "calls": told, "files": files}))
     (kit / "report.tmp").rename(kit / "report.json")
 

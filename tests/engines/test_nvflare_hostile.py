@@ -158,7 +158,8 @@ def test_a_site_that_calls_the_other_sites(parties: Parties) -> None:
     assert set(told["calls"]) == set(HONEST)
     for name in HONEST:
         assert "only the coordinator may call" in told["calls"][name]
-        assert "NUMPY" not in told["files"][name]
+        assert '"party"' not in told["files"][name]
+        assert "rule commands" in told["files"][name]
         parties.wait_for(name, "refused: a call of 'spy', which is not the coordinator")
 
 
