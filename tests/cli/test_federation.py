@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.runtime import Gate, Plan, SiteLedger
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
+
+from tests.engines.federation import reissue
 
 from eigenpact.engines.flare_site import SITE_VARIABLE, SiteFacts
 
@@ -171,6 +174,15 @@ def test_site_start_refuses(kits: Path, run: Callable[..., Any], taken_over: lis
     assert "this site is not ready" in result.stderr
     assert run("site", "start", kits / "coordinator", "--data", "north.csv").exit_code == 2
     assert run("site", "start", kits / "north", "--data", "north.csv", "--coordinator-timeout", "0").exit_code == 2
+    assert taken_over == []
+
+
+def test_site_start_refuses_an_expired_certificate(kits: Path, run: Callable[..., Any], taken_over: list[Any]) -> None:
+    now = datetime.now(UTC)
+    reissue(kits / "north", kits / "authority", now - timedelta(days=3), now - timedelta(days=1))
+    result = run("site", "start", kits / "north", "--data", "north.csv")
+    assert result.exit_code == 2
+    assert f"the certificate of 'north' expired on {now - timedelta(days=1):%Y-%m-%d}" in " ".join(result.stdout.split())
     assert taken_over == []
 
 

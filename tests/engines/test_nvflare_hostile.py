@@ -223,6 +223,7 @@ def expire(parties: Parties, name: str) -> None:
     reissue(parties.folder / name, parties.folder / "authority", now - timedelta(days=3), now - timedelta(days=1))
 
 
+@pytest.mark.faults
 def test_a_certificate_that_expires_while_the_site_is_up(parties: Parties) -> None:
     """When the site connects again the server refuses it; both logs say that its certificate expired, and no run begins."""
     parties.start("cairo")

@@ -58,16 +58,21 @@ def _module(cls: Any) -> ModuleType:
 
 
 def _used(modules: Iterable[ModuleType], kinds: Collection[str] | None) -> tuple[str, ...]:
-    """Names of the local functions that some module uses with one of these collectives."""
-    uses = [(name, some) for module in modules for name, some in _uses(module).items()]
-    return tuple(sorted({name for name, some in uses if kinds is None or some.intersection(kinds)}))
+    """Names of the local functions that some module uses with one of these collectives.
+
+    How a module uses one that it hands to no collective by name is not known; then all that the module knows must be among them.
+    """
+    found = set()
+    for module in modules:
+        every = frozenset(_kinds(module).values())
+        for name, some in _uses(module).items():
+            if kinds is None or (some.intersection(kinds) if some else every.issubset(kinds)):
+                found.add(name)
+    return tuple(sorted(found))
 
 
 def _uses(module: ModuleType) -> dict[str, frozenset[str]]:
-    """Local functions among a module's names, and the collectives that its source calls with each.
-
-    One that it hands to no collective by name may be used with all that the module knows.
-    """
+    """Local functions among a module's names, and the collectives that its source calls with each."""
     functions = {label: value for label, value in vars(module).items() if isinstance(value, LocalFunction)}
     kinds = _kinds(module)
     found: dict[str, set[str]] = {value.name: set() for value in functions.values()}
@@ -75,7 +80,7 @@ def _uses(module: ModuleType) -> dict[str, frozenset[str]]:
         if isinstance(call.func, ast.Name) and call.func.id in kinds:
             for label in {arg.id for arg in call.args if isinstance(arg, ast.Name)} & functions.keys():
                 found[functions[label].name].add(kinds[call.func.id])
-    return {name: frozenset(some or kinds.values()) for name, some in found.items()}
+    return {name: frozenset(some) for name, some in found.items()}
 
 
 def _kinds(module: ModuleType) -> dict[str, str]:
