@@ -1,11 +1,18 @@
 """eigenpact: principal components across sites that cannot, or would rather not, pool their data."""
 
 from . import datasets, engines
+from .algorithms.auto import Auto
 from .algorithms.consensus.faps import FAPS
 from .algorithms.consensus.gram import Gram
 from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
+from .algorithms.statistical.davidson import Davidson
+from .algorithms.statistical.hot_potato import HotPotato
+from .algorithms.statistical.lanczos import Lanczos
+from .algorithms.statistical.one_shot import OneShot
+from .algorithms.statistical.power import Power
+from .algorithms.statistical.shift_invert import ShiftInvert
 from .errors import EigenpactError, NotConvergedWarning
 from .estimators import FederatedPCA
 from .estimators.model_files import load_model, save_model
@@ -14,12 +21,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "FAPS",
+    "Auto",
+    "Davidson",
     "EigenpactError",
     "FederatedPCA",
     "Gram",
+    "HotPotato",
     "Krylov",
+    "Lanczos",
     "LocalPower",
     "NotConvergedWarning",
+    "OneShot",
+    "Power",
+    "ShiftInvert",
     "Subspace",
     "datasets",
     "engines",

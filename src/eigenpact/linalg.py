@@ -81,6 +81,21 @@ def fix_signs(basis: Array) -> Array:
     return flipped
 
 
+def procrustes(A: Array, B: Array) -> Array:
+    """A R (d x k) for the A (d x j, orthonormal columns) turned as close as can be to B (d x k): R = argmin ||A R - B||_F.
+
+    R is the orthogonal factor of A^T B (with j < k, orthonormal rows).
+
+    >>> B = np.eye(3)[:, :2]
+    >>> bool(np.allclose(procrustes(B[:, ::-1], B), B))
+    True
+    """
+    if A.shape[1] == 0 or B.shape[1] == 0:
+        return np.zeros(B.shape)
+    U, _, Vt = scipy.linalg.svd(A.T @ B, full_matrices=False, check_finite=False)
+    return np.ascontiguousarray(A @ (U @ Vt))
+
+
 def pack_triangle(S: Array) -> Array:
     """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries."""
     packed: Array = S[np.triu_indices(S.shape[0])]

@@ -44,6 +44,11 @@ class Rows:
         self.mean = mean
         self.scale = scale
 
+    def take(self, index: Any) -> Rows:
+        """The rows of these numbers, in this order."""
+        picked = _like(index, self.X) if not self.sparse else index
+        return Rows(self.X[picked], self.mean, self.scale)
+
     # -- what leaves the operator ---------------------------------------------------------------
 
     def column_sums(self) -> Array:

@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 import eigenpact as ep
 from eigenpact.algorithms import products, setup, start
 from eigenpact.algorithms.consensus import faps, gram, krylov, localpower
+from eigenpact.algorithms.statistical import preconditioner
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction
 from eigenpact.runtime.shapes import Shape
@@ -29,14 +30,26 @@ SOLVERS: dict[str, Any] = {
     "subspace, one-shot": ep.Subspace(start="one-shot"),
     "localpower": "localpower",
     "localpower, one-shot, signs": ep.LocalPower(q=4, patience=3, align="sign", start="one-shot"),
+    "power": "power",
+    "power, one-shot": ep.Power(start="one-shot"),
+    "lanczos": "lanczos",
+    "lanczos, small basis": ep.Lanczos(max_blocks=3),
+    "lanczos, one-shot": ep.Lanczos(start="one-shot"),
+    "davidson": "davidson",
+    "davidson, proxy": ep.Davidson(proxy=0),
+    "davidson, proxy, small basis": ep.Davidson(proxy=0, start="one-shot", max_blocks=3),
+    "shift-invert": "shift-invert",
+    "shift-invert, proxy": ep.ShiftInvert(proxy=0, start="one-shot"),
+    "shift-invert, proxy, nesterov": ep.ShiftInvert(proxy=0, inner="nesterov"),
     "faps": "faps",
     "faps, random": ep.FAPS(start="random"),
     "faps, lanczos": ep.FAPS(inner="lanczos"),
     "faps, exact": ep.FAPS(inner="exact"),
 }
-LINEAR = {label for label in SOLVERS if label.startswith(("subspace", "localpower", "faps"))}
+EXPANDING = ["lanczos, one-shot", "davidson, proxy", "davidson, proxy, small basis"]
+LINEAR = {label for label in SOLVERS if label.startswith(("subspace", "localpower", "faps", "power", "shift-invert"))}
 
-MODULES = (setup, products, start, gram, krylov, localpower, faps)
+MODULES = (setup, products, start, gram, krylov, localpower, faps, preconditioner)
 LOCALS = {f.short_name: f for m in MODULES for f in vars(m).values() if isinstance(f, LocalFunction)}
 
 
@@ -158,7 +171,7 @@ def test_ledger_matches_the_declared_wire_table(label: str) -> None:
     for message in pca.ledger_:
         function = LOCALS[message.function]
         declared = function.takes if message.sender == COORDINATOR else function.sends
-        sizes = {"d": 8} | ({"k": 3} if message.function == "leading_directions" else {})
+        sizes = {"d": 8} | ({"k": 3} if message.function in ("leading_directions", "keep_spectrum") else {})
         assert len(declared) == len(message.shapes)
         for shape, recorded in zip(declared.values(), message.shapes, strict=True):
             assert isinstance(shape, Shape)
@@ -172,7 +185,7 @@ def test_ledger_matches_the_declared_wire_table(label: str) -> None:
     assert pca.n_setup_rounds_ == 2
 
 
-@pytest.mark.parametrize("label", [label for label in SOLVERS if "krylov" in label])
+@pytest.mark.parametrize("label", [label for label in SOLVERS if label.startswith(("krylov", "lanczos", "davidson", "shift"))])
 def test_a_start_in_an_invariant_subspace_is_left(label: str) -> None:
     """The coordinator's own site sees only features that matter least; a start there looks converged and is wrong."""
     rng = np.random.default_rng(0)
@@ -186,7 +199,9 @@ def test_a_start_in_an_invariant_subspace_is_left(label: str) -> None:
         assert pca.explained_variance_[0] > 1000
 
 
-@pytest.mark.parametrize("solver", [ep.Krylov(proxy="AFR"), ep.Krylov(proxy="AMR"), ep.Krylov(start="one-shot")])
+@pytest.mark.parametrize(
+    "solver", [ep.Krylov(proxy="AFR"), ep.Krylov(proxy="AMR"), ep.Krylov(start="one-shot"), ep.Davidson(proxy="AFR")]
+)
 def test_a_proxy_that_leads_astray_is_given_up(solver: Any) -> None:
     """Genomes by population, 14079 features and 1092 rows: a population's own noise looked like news for more than 60 rounds."""
     try:
@@ -203,7 +218,7 @@ def test_a_proxy_that_leads_astray_is_given_up(solver: Any) -> None:
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     d=st.integers(2, 9),
     k=st.integers(1, 9),
-    solver=st.sampled_from(["gram", "krylov", "krylov, small basis", "krylov, proxy", "krylov, one-shot"]),
+    solver=st.sampled_from(["gram", "krylov", "krylov, small basis", "krylov, proxy", "krylov, one-shot", *EXPANDING]),
     center=st.sampled_from(["pooled", "site", False]),
     seed=st.integers(0, 5),
 )
@@ -227,7 +242,9 @@ def test_any_shape_any_centre(sizes: list[int], d: int, k: int, solver: str, cen
     np.testing.assert_allclose(pca.singular_values_**2, expected[:k], atol=1e-10 * max(expected[0], 1e-300), rtol=1e-8)
 
 
-@pytest.mark.parametrize("label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "krylov", "gram"])
+@pytest.mark.parametrize(
+    "label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "krylov", "gram", *EXPANDING]
+)
 def test_features_on_very_different_scales(label: str) -> None:
     """Deviations over five decades and k next to d: the basis stays orthonormal and the variances are right."""
     for seed in range(40):
@@ -245,7 +262,11 @@ def test_features_on_very_different_scales(label: str) -> None:
 @pytest.mark.parametrize(
     ("label", "gap"),
     [
-        *((label, gap) for label in ("gram", "krylov", "krylov, proxy") for gap in (1e-8, 1e-4, 1e-2)),
+        *(
+            (label, gap)
+            for label in ("gram", "krylov", "krylov, proxy", "lanczos", "davidson, proxy")
+            for gap in (1e-8, 1e-4, 1e-2)
+        ),
         *(("krylov, small basis", gap) for gap in (1e-4, 1e-2)),
         *((label, 0.0) for label in ("gram", "krylov")),  # the cut goes through one eigenspace: any answer is as good
     ],
@@ -263,7 +284,9 @@ def test_angle_estimate_with_a_small_gap(label: str, gap: float) -> None:
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-6, None])
-@pytest.mark.parametrize("label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "subspace, one-shot"])
+@pytest.mark.parametrize(
+    "label", ["krylov, proxy", "krylov, one-shot", "krylov, proxy and one-shot", "subspace, one-shot", *EXPANDING]
+)
 def test_disjoint_features_and_one_component(label: str, tol: float | None) -> None:
     """Sites on disjoint features, any tolerance, many seeds: the larger direction is found although the start misses it."""
     for seed in range(20):

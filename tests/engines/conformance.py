@@ -227,7 +227,7 @@ async def addresses() -> Any:
 
 CASES: tuple[Case, ...] = (
     *(
-        Case(label, solver=solver, options=options, own=getattr(solver, "proxy", None))
+        Case(label, solver=solver, options=options, own=OWN if label.endswith("-proxy") else None)
         for label, (solver, options) in SOLVERS.items()
     ),
     Case("Sum", program=sums),

@@ -11,7 +11,7 @@ import eigenpact as ep
 OWN = "oslo"
 """The coordinator's own site, where a case needs one."""
 
-SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
+SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {  # those with "-proxy" need the coordinator's own site
     "gram": ("gram", {}),
     "krylov": ("krylov", {}),
     "krylov-site-centred": ("krylov", {"center": "site"}),
@@ -22,6 +22,14 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "localpower": ("localpower", {"tol": 1e-3}),
     "faps": ("faps", {"tol": 1e-3}),
     "faps-random": (ep.FAPS(start="random"), {"tol": 1e-3}),
+    "lanczos": ("lanczos", {}),
+    "davidson": (ep.Davidson(proxy=np.random.default_rng(8).normal(size=(50, 20)), start="one-shot"), {}),
+    "davidson-proxy": (ep.Davidson(proxy=OWN), {}),
+    "power": ("power", {"tol": 1e-3}),
+    "shift-invert": ("shift-invert", {"tol": 1e-6}),
+    "shift-invert-proxy": (ep.ShiftInvert(proxy=OWN), {"tol": 1e-6}),
+    "hot-potato": ("hot-potato", {}),
+    "one-shot": (ep.OneShot(merge="sign"), {}),
     "auto": ("auto", {}),
 }
 

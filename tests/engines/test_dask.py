@@ -97,7 +97,7 @@ def run_on(engine: Any, sites: Any, program: Any) -> tuple[Any, list[Any]]:
 # -- the same on every engine -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", [label for label in SOLVERS if label != "krylov-proxy"])
+@pytest.mark.parametrize("label", [label for label in SOLVERS if not label.endswith("-proxy")])
 def test_same_bits_and_ledger(label: str, client: Any) -> None:
     """Named sites give the same bits and the same ledger as in one process."""
     solver, options = SOLVERS[label]

@@ -1,7 +1,8 @@
 """``solver="auto"``: the exact solver with the least modelled time on the engine at hand.
 
 The model is rounds x latency + bytes / bandwidth + flops / rate, with the engine's constants.  Only exact solvers that reveal
-nothing but sums are considered; the table of estimates is kept with the answer.
+nothing but sums are considered, unless a one-shot start is allowed (``ep.Auto(start="one-shot")``), which shows the coordinator
+every site's leading directions.  The table of estimates is kept with the answer.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from .consensus.gram import Gram
 from .consensus.krylov import SHARE_BLOCK, Krylov
 from .setup import Setup
 from .solution import Algorithm, Solution
+from .start import Start, check_start
 
 GRAM_FEATURES = 5000
 """Beyond this many features the sum of scatter matrices is not considered: it would take the coordinator d^2 numbers."""
 
-TYPICAL_ROUNDS = 12
-"""Rounds of block Krylov on the problems of the results table, for the estimate."""
+TYPICAL_ROUNDS: dict[Start, int] = {"random": 12, "one-shot": 9}
+"""Rounds of block Krylov on the problems of the results table, by its start, for the estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,30 +32,37 @@ class Auto:
 
     Parameters
     ----------
-    costs : Costs
-        The engine's seconds a round, bytes a second and flops a second.
+    costs : Costs, optional
+        Seconds a round, bytes a second and flops a second; None takes the engine's.
+    start : "random" or "one-shot"
+        "one-shot" allows krylov to begin with the sites' own leading directions, which shows them to the coordinator.
     """
 
-    costs: Costs
+    costs: Costs | None = None
+    start: Start = "random"
 
     name = "auto"
     default_tol = 1e-12
 
+    def __post_init__(self) -> None:
+        check_start(self.start)
+
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Solve with the cheapest candidate, and note the table it was chosen from."""
-        table = estimates(setup, self.costs)
+        assert self.costs is not None, "an engine's costs are filled in before the run"
+        table = estimates(setup, self.costs, self.start)
         chosen = min((row for row in table if row["allowed"]), key=lambda row: row["seconds"])
-        algorithm: Algorithm = Gram() if chosen["solver"] == "gram" else Krylov()
+        algorithm: Algorithm = Gram() if chosen["solver"] == "gram" else Krylov(start=self.start)
         solution = await algorithm.fit(setup, start, state)
         solution.notes.update(choice=table, solver=chosen["solver"])
         return solution
 
 
-def estimates(setup: Setup, costs: Costs) -> list[dict[str, Any]]:
+def estimates(setup: Setup, costs: Costs, start: Start = "random") -> list[dict[str, Any]]:
     """One row per candidate: rounds, bytes, flops, modelled seconds, and whether it is allowed."""
     d, n, sites = setup.n_features, setup.n_samples, setup.n_sites
     k = setup.n_components if isinstance(setup.n_components, int) else min(SHARE_BLOCK, d)
-    rounds = min(TYPICAL_ROUNDS, -(-d // k))
+    rounds = min(TYPICAL_ROUNDS[start], -(-d // k))
     candidates = [
         ("gram", 1, 4.0 * d * (d + 1) * sites, float(n) * d * d + 10.0 * d**3, d <= GRAM_FEATURES),
         ("krylov", rounds, 16.0 * d * k * sites * rounds, 4.0 * n * d * k * rounds + 8.0 * d * (k * rounds) ** 2, True),

@@ -141,6 +141,15 @@ class Setup:
             "use solver='gram' or 'krylov', or give a number of components"
         )
 
+    def public_rows(self, proxy: Any) -> Rows:
+        """Public rows (n x d), centred and scaled as the sites' are."""
+        shape = np.shape(proxy)
+        if len(shape) != 2 or shape[1] != self.n_features:
+            raise InputError(f"proxy rows have shape {shape}; give a table with the sites' {self.n_features} features")
+        rows = np.asarray(proxy, dtype=np.float64)
+        centre = {"pooled": self.mean, "site": rows.mean(axis=0), False: None}[self.center]
+        return Rows(rows, centre, self.scale)
+
     def share(self, eigenvalues: Array) -> float:
         """The share of the variance that these eigenvalues capture."""
         return float(np.sum(eigenvalues) / self.trace) if self.trace > 0 else 0.0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 
+from ..errors import InputError
 from ..krylov_space import KrylovSpace, Ritz
 from ..linalg import Array
 from .setup import Setup
@@ -86,3 +88,9 @@ def ritz_angle(ritz: Ritz, space: KrylovSpace, trace: float) -> float:
     next_residual = space.ritz(lambda _: k + 1).residual[:, k]
     mixing = float(np.linalg.norm(next_residual)) * float(outward[-1]) + float(np.finfo(float).eps * values[0])
     return min(1.0, float(np.linalg.norm(outward)) + residual_angle(mixing, float(values[k - 1]), float(values[k])))
+
+
+def check_sine(sine: float | None) -> None:
+    """Refuse a sine that no angle has."""
+    if sine is not None and not (isinstance(sine, Real) and 0 < sine < 1):
+        raise InputError(f"sine={sine!r} must be a number between 0 and 1, or None to stop by tol alone")

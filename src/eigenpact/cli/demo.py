@@ -12,14 +12,13 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.solution import Algorithm
 from ..datasets import digits, partition
 from ..errors import FileError, NotConvergedWarning
 from ..estimators import FederatedPCA
-from ..estimators.choices import SOLVERS
 from ..linalg import Array
 from ..metrics import largest_sine
+from ..report.comparison import candidates
 from ..report.messages import bytes_text
 from . import tables
 from .consoles import stdout, tell
@@ -74,12 +73,7 @@ def _target(folder: Path, overwrite: bool) -> Path:
 
 def _solvers(first_site: str) -> dict[str, str | Algorithm]:
     """Every solver by the name in the table, "auto" first."""
-    return {
-        "auto": "auto",
-        **{name: name for name in SOLVERS},
-        "krylov, own site as proxy": Krylov(proxy=first_site),
-        "krylov, one-shot start": Krylov(start="one-shot"),
-    }
+    return {"auto": "auto", **candidates(first_site)}
 
 
 def _pooled(X: Array) -> tuple[Array, float]:

@@ -17,6 +17,12 @@ from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
 from ..algorithms.solution import Algorithm
+from ..algorithms.statistical.davidson import Davidson
+from ..algorithms.statistical.hot_potato import HotPotato
+from ..algorithms.statistical.lanczos import Lanczos
+from ..algorithms.statistical.one_shot import OneShot
+from ..algorithms.statistical.power import Power
+from ..algorithms.statistical.shift_invert import ShiftInvert
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
@@ -27,8 +33,14 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {
     "subspace": Subspace,
     "localpower": LocalPower,
     "faps": FAPS,
+    "lanczos": Lanczos,
+    "power": Power,
+    "davidson": Davidson,
+    "shift-invert": ShiftInvert,
+    "hot-potato": HotPotato,
+    "one-shot": OneShot,
 }
-"""Exact joint solvers by name, besides "auto"."""
+"""Solvers of the joint PCA by name, besides "auto"; the last two are estimates and say how good they are."""
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
@@ -43,6 +55,8 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
         return SOLVERS[solver]()
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
         raise InputError(f"solver={solver!r} must be one of {', '.join(['auto', *SOLVERS])} or an instance such as ep.Krylov()")
+    if isinstance(solver, Auto) and solver.costs is None:
+        return dataclasses.replace(solver, costs=engine.costs)
     return solver  # type: ignore[return-value]
 
 

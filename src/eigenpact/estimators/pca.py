@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from numbers import Integral, Real
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
@@ -20,13 +15,14 @@ from ..algorithms.solution import Algorithm, Solution
 from ..errors import InputError, NotConvergedWarning
 from ..linalg import Array, fix_signs
 from ..rows import Rows
-from ..runtime import Connection, Driver, Engine, Journal, Outcome, RoundRecord, Spreading
-from .choices import describe_solver, find_engine, find_solver, place_proxy
-from .inputs import adopt, hold, is_several_sites
+from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
+from .base import SiteEstimator
+from .choices import find_solver
+from .inputs import is_several_sites
 from .plans import plan_of
 
 
-class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class FederatedPCA(SiteEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -114,61 +110,23 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     # -- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
-        """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
+    def _check_sizes(self, rows: int, features: int) -> None:
+        check_n_components(self.n_components, rows, features)
 
-        X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
-        blocks are a site.
-        """
-        engine = find_engine(self.engine)
-        self._check_parameters()
-        held = adopt(self, engine, X, sites)
-        if held is None:
-            held = hold(self, X, sites) if X is not None else {}
-        if held and not engine.spread:
-            rows = sum(int(part.shape[0]) for part in held.values())
-            if rows < 2:
-                raise InputError(f"n_samples={rows}: one row has no variance; give at least two rows in all")
-            check_n_components(self.n_components, rows, self.n_features_in_)
-        if isinstance(engine, Spreading):
-            engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
-        algorithm = find_solver(self.solver, engine)
-        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
-        self._adopt(outcome)
-        return self
+    def _find_algorithm(self, engine: Engine) -> Algorithm:
+        return find_solver(self.solver, engine)
 
-    def _run(self, connection: Connection, algorithm: Algorithm, engine: Engine, order: tuple[str, ...]) -> Outcome:
-        """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
-        everyone = connection.sites()
-        algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
-        if own is not None and own not in connection.own_sites():
-            raise InputError(
-                f"proxy={own!r} is not a site of the coordinator's own process, so its rows cannot help without travelling; "
-                f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
-            )
-        seed = self._seed()
-        with self._open_journal(connection, algorithm, seed) as journal:
-            if seed is None:
-                seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
-            problem = self._problem(seed)
-            plan = plan_of(algorithm, int(self.max_rounds), problem.n_components)
-            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=engine.min_sites, plan=plan)
+    def _plan(self, algorithm: Algorithm) -> Plan:
+        return plan_of(algorithm, int(self.max_rounds), self._problem(0).n_components)
 
-            async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
-                setup = await agree(problem)
-                return setup, await algorithm.fit(setup, start, state)
+    def _program(self, algorithm: Algorithm, seed: int) -> Program:
+        problem = self._problem(seed)
 
-            setup, solution = driver.run(program)
-        return _outcome(driver, setup, solution, algorithm)
+        async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
+            setup = await agree(problem)
+            return setup, await algorithm.fit(setup, start, state)
 
-    def _seed(self) -> int | None:
-        """The seed that ``random_state`` stands for; None if none was given."""
-        if self.random_state is None:
-            return None
-        try:
-            return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        except ValueError as error:
-            raise InputError(f"random_state={self.random_state!r} is not a seed: give a whole number >= 0, or None") from error
+        return program
 
     def _problem(self, seed: int) -> Problem:
         wanted = self.n_components
@@ -181,39 +139,43 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             seed=seed,
         )
 
-    @contextmanager
-    def _open_journal(self, connection: Connection, algorithm: Algorithm, seed: int | None) -> Iterator[Journal | None]:
-        """The journal of a run with these parameters, if one is wanted; closed in the end."""
-        if self.journal is None:
-            yield None
-            return
-        description = {
-            "n_features": next(iter(connection.n_features().values())),
-            "solver": describe_solver(algorithm),
-            "n_components": self.n_components if self.n_components is None else float(self.n_components),
-            "center": self.center,
-            "scale": self.scale,
-            "tol": None if self.tol is None else float(self.tol),
-            "max_rounds": int(self.max_rounds),
-            "seed": seed,
-        }
-        journal = Journal(self.journal, description)
-        try:
-            yield journal
-        finally:
-            journal.close()
+    def _settings(self) -> dict[str, Any]:
+        wanted = self.n_components if self.n_components is None else float(self.n_components)
+        return {"n_components": wanted, "center": self.center, "scale": self.scale}
 
     def _check_parameters(self) -> None:
         if self.center not in ("pooled", "site", False) or (self.center == 0 and self.center is not False):
             raise InputError(f"center={self.center!r} must be 'pooled', 'site' or False")
         if self.scale not in (None, "pooled"):
             raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
-        if self.tol is not None and not (isinstance(self.tol, Real) and self.tol >= 0):
-            raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
-        if self.callback is not None and not callable(self.callback):
-            raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
-        if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
-            raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
+        super()._check_parameters()
+
+    def _outcome(self, driver: Driver, result: tuple[Setup, Solution], algorithm: Algorithm) -> Outcome:
+        setup, solution = result
+        return Outcome(
+            arrays={
+                "basis": solution.basis,
+                "eigenvalues": solution.eigenvalues,
+                "mean": setup.mean,
+                "scale": setup.scale,
+            },
+            facts={
+                "n_samples": setup.n_samples,
+                "dtype": "float32" if setup.single else "float64",
+                "trace": setup.trace,
+                "between_share": setup.between_share,
+                "sites": list(driver.roster),
+                "rounds": driver.rounds,
+                "setup_rounds": driver.setup_rounds,
+                "converged": bool(solution.converged),
+                "reason": solution.reason,
+                "angle": solution.angle,
+                "solver": solution.notes.get("solver", algorithm.name),
+                "choice": solution.notes.get("choice", []),
+            },
+            ledger=driver.ledger,
+            history=driver.history,
+        )
 
     def _adopt(self, outcome: Outcome) -> None:
         """Turn what the run ended with into fitted attributes."""
@@ -304,40 +266,3 @@ class FederatedPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return state | {"callback": None}
-
-
-def _outcome(driver: Driver, setup: Setup, solution: Solution, algorithm: Algorithm) -> Outcome:
-    return Outcome(
-        arrays={
-            "basis": solution.basis,
-            "eigenvalues": solution.eigenvalues,
-            "mean": setup.mean,
-            "scale": setup.scale,
-        },
-        facts={
-            "n_samples": setup.n_samples,
-            "dtype": "float32" if setup.single else "float64",
-            "trace": setup.trace,
-            "between_share": setup.between_share,
-            "sites": list(driver.roster),
-            "rounds": driver.rounds,
-            "setup_rounds": driver.setup_rounds,
-            "converged": bool(solution.converged),
-            "reason": solution.reason,
-            "angle": solution.angle,
-            "solver": solution.notes.get("solver", algorithm.name),
-            "choice": solution.notes.get("choice", []),
-        },
-        ledger=driver.ledger,
-        history=driver.history,
-    )

@@ -45,12 +45,25 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
 
 
 def _modules(solver: Any) -> list[ModuleType]:
-    """Where the functions of a solver's class are: its module, and those of the solvers that it imports and may hand over to."""
-    own = _module(solver)
-    others = {
-        value for value in vars(own).values() if inspect.isclass(value) and value is not solver and value in SOLVERS.values()
-    }
-    return [own, *(_module(other) for other in sorted(others, key=lambda cls: cls.__name__))]
+    """Where the functions of a solver's class are: its module, those of its folder that it uses, those of solvers it uses."""
+    found: list[ModuleType] = []
+    waiting = [_module(solver)]
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        found.append(module)
+        named = [value for value in vars(module).values() if inspect.isclass(value) or inspect.iscoroutinefunction(value)]
+        others = {value.__module__ for value in named if _belongs(value, module)}
+        waiting += [importlib.import_module(name) for name in sorted(others)]
+    return found
+
+
+def _belongs(value: Any, module: ModuleType) -> bool:
+    """Whether a class or coroutine that a module uses is part of the method: from the same folder, or another solver."""
+    folder = module.__name__.rpartition(".")[0]
+    beside = value.__module__.rpartition(".")[0] == folder and folder.count(".") > 1
+    return beside or value in SOLVERS.values()
 
 
 def _module(cls: Any) -> ModuleType:

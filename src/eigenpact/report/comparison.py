@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse
@@ -27,6 +27,9 @@ from ..algorithms import auto
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.setup import Center, Scale
 from ..algorithms.solution import Algorithm
+from ..algorithms.statistical.davidson import Davidson
+from ..algorithms.statistical.one_shot import Merge, OneShot
+from ..algorithms.statistical.shift_invert import ShiftInvert
 from ..errors import EigenpactError, InputError, NotConvergedWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import SOLVERS
@@ -125,7 +128,7 @@ class Comparison:
 
 
 def candidates(own: str, solvers: Sequence[str] = ()) -> dict[str, Algorithm]:
-    """The solvers of these names, by default all, with krylov's variants; ``own`` is the coordinator's own site.
+    """The solvers of these names, by default all, some of them in several variants; ``own`` is the coordinator's own site.
 
     >>> list(candidates("A", ["krylov"]))
     ['krylov', 'krylov, own site as proxy', 'krylov, one-shot start']
@@ -133,11 +136,20 @@ def candidates(own: str, solvers: Sequence[str] = ()) -> dict[str, Algorithm]:
     unknown = [name for name in solvers if name not in SOLVERS]
     if unknown:
         raise InputError(f"unknown solver {unknown[0]!r}; the solvers to compare are {', '.join(SOLVERS)}")
-    variants = {"krylov": {"krylov, own site as proxy": Krylov(proxy=own), "krylov, one-shot start": Krylov(start="one-shot")}}
+    variants: dict[str, dict[str, Algorithm]] = {
+        "krylov": {
+            "krylov": Krylov(),
+            "krylov, own site as proxy": Krylov(proxy=own),
+            "krylov, one-shot start": Krylov(start="one-shot"),
+        },
+        "davidson": {"davidson, own site as proxy": Davidson(proxy=own)},  # without one it is lanczos
+        "shift-invert": {"shift-invert, own site as proxy": ShiftInvert(proxy=own)},
+        "one-shot": {f"one-shot, {merge}": OneShot(merge=merge) for merge in get_args(Merge)},
+    }
     chosen: dict[str, Algorithm] = {}
     for name, make in SOLVERS.items():
         if name in solvers or not solvers:
-            chosen |= {name: make(), **variants.get(name, {})}
+            chosen |= variants.get(name, {name: make()})
     return chosen
 
 

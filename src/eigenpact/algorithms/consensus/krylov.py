@@ -196,12 +196,7 @@ class Krylov:
         if isinstance(self.proxy, str):
             return self.proxy
         if self.proxy is not None:
-            shape = np.shape(self.proxy)
-            if len(shape) != 2 or shape[1] != setup.n_features:
-                raise InputError(f"proxy rows have shape {shape}; give a table with the sites' {setup.n_features} features")
-            rows = np.asarray(self.proxy, dtype=np.float64)
-            centre = {"pooled": setup.mean, "site": rows.mean(axis=0), False: None}[setup.center]
-            return Rows(rows, centre, setup.scale)
+            return setup.public_rows(self.proxy)
         return Rows(np.ascontiguousarray(W.T)) if W.shape[1] else None
 
     async def _first_block(self, setup: Setup, width: int, start: Array | None, proxy: str | Rows | None) -> Array:

@@ -45,10 +45,9 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize
+from ...linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
 from ..setup import Setup, rows_of
 from ..solution import Solution
@@ -76,8 +75,7 @@ def aligned(A: Array, B: Array, how: Align) -> Array:
     (True, True)
     """
     if how == "procrustes":
-        U, _, Vt = scipy.linalg.svd(A.T @ B, check_finite=False)
-        return np.ascontiguousarray(A @ (U @ Vt))
+        return procrustes(A, B)
     if how == "sign":
         return A * np.where(np.sum(A * B, axis=0) < 0, -1.0, 1.0)
     return A

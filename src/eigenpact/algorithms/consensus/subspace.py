@@ -7,7 +7,7 @@ Rounds
     1. Z <- a random orthonormal d x k basis (or the one-shot merge of the sites' own directions)
     2. for each round:
     3.     the coordinator sends Z; every site returns Y_i^T (Y_i Z); G <- their sum, that is C Z
-    4.     stop if ||(I - Z Z^T) G||_F <= tol tr C;  else Z <- orth(G)
+    4.     stop if ||(I - Z Z^T) G||_F <= tol tr C, or if the estimated angle is at most ``sine``;  else Z <- orth(G)
 
 Leaves the site
     Y_i^T Y_i Z (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
@@ -41,7 +41,7 @@ from ...metrics import kkt
 from ...runtime import Progress, Sum
 from ..products import scatter_action
 from ..setup import Setup
-from ..solution import Solution, residual_angle
+from ..solution import Solution, check_sine, residual_angle
 from ..start import Start, check_start, first_block
 
 
@@ -53,15 +53,19 @@ class Subspace:
     ----------
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
+    sine : float, optional
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this, even before tol is reached.
     """
 
     start: Start = "random"
+    sine: float | None = None
 
     name = "subspace"
     default_tol = 1e-9
 
     def __post_init__(self) -> None:
         check_start(self.start)
+        check_sine(self.sine)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Iterate until the KKT residual is small."""
@@ -79,18 +83,21 @@ class Subspace:
                 ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
             values, rotation = top_eigenpairs(Z.T @ G)
             Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
-            last = residual <= tol or t >= setup.max_rounds
+            next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k, unless they are closer than tol
+            angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value))
+            converged = residual <= tol or (self.sine is not None and angle <= self.sine)
+            last = converged or t >= setup.max_rounds
             state = {"Z": Z, "counters": np.array([ratio, residual_prev, t])}
             await Progress(basis=Z_prev, objective=setup.share(values), kkt=residual, state=None if last else state)
             if last:
                 break
-        converged = residual <= tol
-        next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k, unless they are closer than tol
-        angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value))
-        reason = (
-            f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"
-            if converged
-            else f"max_rounds={setup.max_rounds} reached at scaled KKT residual {residual:.1e} > tol {tol:.1e}; "
-            "raise max_rounds or use solver='krylov'"
-        )
+        if residual <= tol:
+            reason = f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"
+        elif converged:
+            reason = f"the estimated sine of the angle, {angle:.1e}, reached {self.sine:.1e}; scaled KKT residual {residual:.1e}"
+        else:
+            reason = (
+                f"max_rounds={setup.max_rounds} reached at scaled KKT residual {residual:.1e} > tol {tol:.1e}; "
+                "raise max_rounds or use solver='krylov'"
+            )
         return Solution(Z_prev @ rotation, np.maximum(values, 0.0), residual, angle, converged, reason)

@@ -1,0 +1,158 @@
+"""What every estimator over sites shares: hold the rows, run one program where the engine puts it, keep a journal."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+
+from ..errors import InputError
+from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
+from .choices import describe_solver, find_engine, place_proxy
+from .inputs import adopt, hold
+
+
+class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Fitting over sites.
+
+    A subclass has the parameters ``tol``, ``max_rounds``, ``random_state``, ``engine``, ``journal`` and ``callback``, checks its
+    own in ``_check_parameters``, and says what is run and what becomes of it: ``_find_algorithm``, ``_plan``, ``_program``,
+    ``_settings``, ``_outcome`` and ``_adopt``.
+    """
+
+    tol: float | None
+    max_rounds: int
+    random_state: Any
+    engine: Any
+    journal: Any
+    callback: Any
+    n_features_in_: int
+
+    def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
+        """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
+
+        X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
+        blocks are a site.
+        """
+        engine = find_engine(self.engine)
+        self._check_parameters()
+        held = adopt(self, engine, X, sites)
+        if held is None:
+            held = hold(self, X, sites) if X is not None else {}
+        if held and not engine.spread:
+            rows = sum(int(part.shape[0]) for part in held.values())
+            if rows < 2:
+                raise InputError(f"n_samples={rows}: one row has no variance; give at least two rows in all")
+            self._check_sizes(rows, self.n_features_in_)
+        if isinstance(engine, Spreading):
+            engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
+        algorithm = self._find_algorithm(engine)
+        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
+        self._adopt(outcome)
+        return self
+
+    # -- what a subclass says -------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no data can suit, before anything runs."""
+        if self.tol is not None and not (isinstance(self.tol, Real) and self.tol >= 0):
+            raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
+        if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
+            raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
+
+    @abstractmethod
+    def _check_sizes(self, rows: int, features: int) -> None:
+        """Refuse what this many rows and features in all cannot give."""
+
+    @abstractmethod
+    def _find_algorithm(self, engine: Engine) -> Any:
+        """The algorithm to run: a frozen dataclass with a ``name``."""
+
+    @abstractmethod
+    def _plan(self, algorithm: Any) -> Plan:
+        """What the run is about to do, for sites with a policy."""
+
+    @abstractmethod
+    def _program(self, algorithm: Any, seed: int) -> Program:
+        """The program: from a start and a state to a coroutine."""
+
+    @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """Parameters that a journal must agree with, besides solver, tol, max_rounds and seed, as JSON can hold them."""
+
+    @abstractmethod
+    def _outcome(self, driver: Driver, result: Any, algorithm: Any) -> Outcome:
+        """What the program returned, as arrays and facts that can be sent to every process."""
+
+    @abstractmethod
+    def _adopt(self, outcome: Outcome) -> None:
+        """Turn what the run ended with into fitted attributes."""
+
+    # -- running --------------------------------------------------------------------------------
+
+    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
+        """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
+        everyone = connection.sites()
+        algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
+        if own is not None and own not in connection.own_sites():
+            raise InputError(
+                f"proxy={own!r} is not a site of the coordinator's own process, so its rows cannot help without travelling; "
+                f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
+            )
+        seed = self._seed()
+        with self._open_journal(connection, algorithm, seed) as journal:
+            if seed is None:
+                seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
+            plan, needed = self._plan(algorithm), engine.min_sites
+            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=needed, plan=plan)
+            result = driver.run(self._program(algorithm, seed))
+        return self._outcome(driver, result, algorithm)
+
+    def _seed(self) -> int | None:
+        """The seed that ``random_state`` stands for; None if none was given."""
+        if self.random_state is None:
+            return None
+        try:
+            return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        except ValueError as error:
+            raise InputError(f"random_state={self.random_state!r} is not a seed: give a whole number >= 0, or None") from error
+
+    @contextmanager
+    def _open_journal(self, connection: Connection, algorithm: Any, seed: int | None) -> Iterator[Journal | None]:
+        """The journal of a run with these parameters, if one is wanted; closed in the end."""
+        if self.journal is None:
+            yield None
+            return
+        description = {
+            "n_features": next(iter(connection.n_features().values())),
+            "solver": describe_solver(algorithm),
+            "tol": None if self.tol is None else float(self.tol),
+            "max_rounds": int(self.max_rounds),
+            "seed": seed,
+        }
+        journal = Journal(self.journal, description | self._settings())
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+    # -- scikit-learn ---------------------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"callback": None}

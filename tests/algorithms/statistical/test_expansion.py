@@ -1,0 +1,141 @@
+"""Lanczos and Davidson: the same spaces as by hand, fewer rounds with a preconditioner, and estimates that hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.algorithms.statistical.expansion import HINDSIGHT, Past
+from eigenpact.errors import InputError
+from eigenpact.linalg import random_orthonormal
+from eigenpact.metrics import largest_sine
+
+Matrix = np.ndarray[Any, Any]
+
+
+def gap_problem(decay: float, seed: int, m: int = 10, n: int = 600, d: int = 120) -> tuple[dict[str, Matrix], Matrix]:
+    """Sites of one distribution with eigenvalues 1, .98, .98 decay, ..., and the pooled leading eigenvector (d x 1)."""
+    rng = np.random.default_rng(seed)
+    variances = np.concatenate([[1.0], 0.98 * decay ** np.arange(d - 1)])
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    sites = {f"s{i:02d}": rng.normal(size=(n, d)) * np.sqrt(variances) @ basis.T for i in range(m)}
+    C = sum(X.T @ X for X in sites.values())
+    return sites, np.linalg.eigh(C)[1][:, -1:]
+
+
+def test_lanczos_spans_the_krylov_space() -> None:
+    """After t rounds the Ritz values are those of span(B, C B, ..., C^(t-1) B), formed densely."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 14)) * np.linspace(3, 1, 14)
+    seen: list[Any] = []
+    pca = ep.FederatedPCA(2, solver="lanczos", center=False, random_state=3, tol=1e-13, callback=seen.append)
+    pca.fit({"a": X[:20], "b": X[20:]})
+    C = X.T @ X
+    seed = int(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
+    B = random_orthonormal(14, 2, seed)
+    space = B
+    for t in range(4):
+        Q = np.linalg.qr(space)[0]
+        values, Y = np.linalg.eigh(Q.T @ C @ Q)
+        assert largest_sine(seen[t].basis, Q @ Y[:, -2:]) < 1e-9
+        assert seen[t].objective == pytest.approx(values[-2:].sum() / np.trace(C), rel=1e-10)
+        space = np.column_stack([space, C @ space[:, -2:]])
+        space /= np.linalg.norm(space, axis=0)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.97])
+def test_davidson_takes_fewer_rounds_and_both_stop_where_they_say(decay: float) -> None:
+    """A gap of .02: to an estimated sine of 1e-4, which the true one does not exceed by more than a little."""
+    for seed in range(3):
+        sites, truth = gap_problem(decay, seed)
+        rounds = {}
+        for solver in (ep.Lanczos(start="one-shot", sine=1e-4), ep.Davidson(proxy=0, start="one-shot", sine=1e-4)):
+            pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0).fit(sites)
+            sine = largest_sine(pca.components_.T, truth)
+            assert pca.converged_
+            assert pca.angle_estimate_ <= 1e-4
+            assert sine <= 2e-4
+            assert sine >= pca.angle_estimate_ / 30
+            assert "estimated sine" in pca.stop_reason_
+            rounds[solver.name] = pca.n_rounds_
+        assert rounds["davidson"] < rounds["lanczos"]
+
+
+def test_public_rows_precondition_too() -> None:
+    """Rows of the same distribution that belong to no site serve as well as a site's own."""
+    sites, truth = gap_problem(0.9, 5)
+    public = sites.pop("s00")
+    C = sum(X.T @ X for X in sites.values())
+    truth = np.linalg.eigh(C)[1][:, -1:]
+    plain, helped = (
+        ep.FederatedPCA(1, solver=ep.Davidson(proxy=proxy), center=False, random_state=0).fit(sites) for proxy in (None, public)
+    )
+    for pca in (plain, helped):
+        assert largest_sine(pca.components_.T, truth) < 1e-9
+    assert helped.n_rounds_ < plain.n_rounds_
+    assert all(message.function not in ("keep_spectrum", "precondition") for message in helped.ledger_)
+
+
+@pytest.mark.parametrize("solver", [ep.Lanczos(max_blocks=4), ep.Davidson(proxy="s01", start="one-shot", max_blocks=5)])
+def test_resumes_to_the_same_bits(solver: Any, tmp_path: Path) -> None:
+    """Stopped after some rounds and run again with its journal, restarts and all."""
+    sites, _ = gap_problem(0.9, 1, m=3, n=100, d=30)
+    whole = ep.FederatedPCA(2, solver=solver, random_state=0).fit(sites)
+    assert whole.n_rounds_ > 9
+
+    class Stop(Exception):
+        pass
+
+    def stop(record: Any) -> None:
+        if record.round == 7:
+            raise Stop
+
+    journal = tmp_path / "run.journal"
+    with pytest.raises(Stop):
+        ep.FederatedPCA(2, solver=solver, random_state=0, journal=journal, callback=stop).fit(sites)
+    resumed = ep.FederatedPCA(2, solver=solver, random_state=0, journal=journal).fit(sites)
+    assert resumed.components_.tobytes() == whole.components_.tobytes()
+    assert resumed.n_rounds_ == whole.n_rounds_
+
+
+def test_hindsight() -> None:
+    """Estimates that proved too small raise the next one; those that proved too large do not lower it; old ones are forgotten."""
+    Z = np.eye(3)[:, :1]
+    turned = np.array([[np.cos(0.1)], [np.sin(0.1)], [0.0]])
+    assert Past.empty(3).correction(Z) == 1.0
+    assert Past.empty(3).add(turned, 0.02).correction(Z) == pytest.approx(np.sin(0.1) / 0.02)
+    assert Past.empty(3).add(turned, 0.5).correction(Z) == 1.0
+    past = Past.empty(3).add(turned, 0.02)
+    for _ in range(HINDSIGHT):
+        past = past.add(Z, 0.1)
+    assert past.bases.shape == (3, HINDSIGHT)
+    assert past.correction(Z) == 1.0
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "davidson"])
+def test_too_few_rounds_are_told(solver: str) -> None:
+    """The warning names the limit, the residual and what to do."""
+    sites, _ = gap_problem(0.97, 0, m=2, n=50, d=30)
+    with pytest.warns(ep.NotConvergedWarning, match=r"max_rounds=3 reached at scaled KKT residual .* raise max_rounds"):
+        pca = ep.FederatedPCA(1, solver=solver, random_state=0, max_rounds=3).fit(sites)
+    assert pca.n_rounds_ == 3
+
+
+def test_parameters_are_checked() -> None:
+    """Each message names the value and what is allowed."""
+    for make in (ep.Lanczos, ep.Davidson):
+        with pytest.raises(InputError, match="sine=2 must be a number between 0 and 1"):
+            make(sine=2)
+        with pytest.raises(InputError, match="max_blocks=2 must be at least 3"):
+            make(max_blocks=2)
+        with pytest.raises(InputError, match="start='warm' must be one of random, one-shot"):
+            make(start="warm")  # type: ignore[arg-type]
+    sites, _ = gap_problem(0.9, 0, m=2, n=30, d=10)
+    with pytest.raises(InputError, match="proxy='x' is not a site"):
+        ep.FederatedPCA(1, solver=ep.Davidson(proxy="x")).fit(sites)
+    with pytest.raises(InputError, match=r"proxy rows have shape \(3, 4\)"):
+        ep.FederatedPCA(1, solver=ep.Davidson(proxy=np.ones((3, 4)))).fit(sites)

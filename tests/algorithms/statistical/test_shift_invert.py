@@ -1,0 +1,146 @@
+"""Shift-and-invert: inner solvers against dense ones, Algorithm 1 against its dense form, deflation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.algorithms.statistical.linear_systems import Deflated, System, conjugate_gradient, nesterov
+from eigenpact.algorithms.statistical.preconditioner import Preconditioner, spectrum_of
+from eigenpact.errors import InputError
+from eigenpact.metrics import largest_sine
+from eigenpact.rows import Rows
+from eigenpact.runtime import Sum
+
+Matrix = np.ndarray[Any, Any]
+
+
+def run(body: Any, C: Matrix) -> Any:
+    """Advance a coroutine that awaits sums of C times blocks, without an engine."""
+    value = None
+    while True:
+        try:
+            collective = body.send(value)
+        except StopIteration as stop:
+            return stop.value
+        assert isinstance(collective, Sum)
+        value = C @ collective.args[0]
+
+
+def problem(seed: int = 0) -> tuple[Matrix, Matrix]:
+    X = np.random.default_rng(seed).normal(size=(300, 10)) * np.linspace(2, 1, 10)
+    return X, X.T @ X
+
+
+@pytest.mark.parametrize("preconditioned", [False, True])
+@pytest.mark.parametrize("inner", ["cg", "nesterov"])
+def test_inner_solvers(inner: str, preconditioned: bool) -> None:
+    """Above the spectrum both give the dense solution, and the residual they return is the true one."""
+    X, C = problem()
+    spectrum = spectrum_of(Rows(X[:100]), float(np.trace(C)))
+    inverse = Preconditioner(spectrum, spectrum.values[:2], spectrum.mu) if preconditioned else None
+    top = np.linalg.eigvalsh(C)[-1]
+    operator = Deflated(np.zeros((10, 0)), np.zeros((10, 0)), 0, 10_000)
+    system = System(operator, 1.05 * top, inverse)
+    w = np.random.default_rng(1).normal(size=10)
+    body = (
+        conjugate_gradient(system, np.zeros(10), w, 1e-11)
+        if inner == "cg"
+        else nesterov(system, np.zeros(10), w, 1e-11, 0.05 * top)
+    )
+    solved = run(body, C)
+    M = 1.05 * top * np.eye(10) - C
+    np.testing.assert_allclose(solved.z, np.linalg.solve(M, w), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(solved.residual, w - M @ solved.z, atol=1e-10)
+    assert operator.rounds < 400
+
+
+@pytest.mark.parametrize("inner", ["cg", "nesterov"])
+def test_negative_curvature_is_reported(inner: str) -> None:
+    """Below the spectrum a direction with a larger Rayleigh quotient comes back, with its product."""
+    _, C = problem()
+    top = np.linalg.eigh(C)[1][:, -1]
+    shift = 0.8 * np.linalg.eigvalsh(C)[-1]
+    system = System(Deflated(np.zeros((10, 0)), np.zeros((10, 0)), 0, 1000), shift, None)
+    solve = (
+        conjugate_gradient(system, np.zeros(10), top, 1e-8) if inner == "cg" else nesterov(system, np.zeros(10), top, 1e-8, shift)
+    )
+    p, Cp = run(solve, C).negative
+    np.testing.assert_allclose(Cp, C @ p, rtol=1e-12)
+    assert p @ Cp > shift * (p @ p)
+
+
+@pytest.mark.parametrize("inner", ["cg", "nesterov"])
+def test_several_components_by_deflation(inner: Any) -> None:
+    """Three components equal the pooled ones, found one after the other, and the history tells their number."""
+    X, C = problem()
+    sites = {"a": X[:120], "b": X[120:]}
+    widths: list[int] = []
+    pca = ep.FederatedPCA(
+        3,
+        solver=ep.ShiftInvert(proxy="a", inner=inner),
+        center=False,
+        tol=1e-11,
+        random_state=0,
+        callback=lambda r: widths.append(r.basis.shape[1]),
+    ).fit(sites)
+    values, vectors = np.linalg.eigh(C)
+    assert largest_sine(pca.components_.T, vectors[:, ::-1][:, :3]) < 1e-8
+    np.testing.assert_allclose(pca.singular_values_**2, values[::-1][:3], rtol=1e-10)
+    assert widths == sorted(widths)
+    assert set(widths) == {1, 2, 3}
+
+
+def test_literal_is_algorithm_1() -> None:
+    """With exact inverses in dense numpy and the same constants, the same vector and about the same final shift."""
+    X = np.random.default_rng(2).normal(size=(100, 4)) * [3, 2, 1, 1]
+    C = X.T @ X
+    trace, values = float(np.trace(C)), np.linalg.eigvalsh(C)
+    gap = float((values[-1] - values[-2]) / trace)
+    solver = ep.ShiftInvert(literal=True, gap=gap, sine=1e-3)
+    pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0, max_rounds=20_000).fit({"a": X[:50], "b": X[50:]})
+    assert pca.converged_
+    assert "Algorithm 1" in pca.stop_reason_
+    assert largest_sine(pca.components_.T, np.linalg.eigh(C)[1][:, -1:]) < 1e-3
+    delta = 5 / 8 * gap * trace
+    m_1, m_2 = int(np.ceil(8 * np.log(144 * 4 / 0.01))), int(np.ceil(1.5 * np.log(18 * 4 / (0.01 * 1e-6))))
+    shift, step, solves = trace + delta, np.inf, 0
+    while step > delta:
+        step = 0.5 * (shift - values[-1])  # what 1 / (w^T M^-1 w) comes to once w is the eigenvector
+        shift, solves = shift - step / 2, solves + m_1 + 1
+    solves += m_2
+    told = [r.details["angle"] for r in pca.history_ if r.details]
+    assert len(told) == solves  # every linear system of Algorithm 1 was solved, no more
+    assert 0.5 <= (shift - values[-1]) / delta <= 2.5  # Lemma 5: the last shift is a gap away
+
+
+def test_parameters_are_checked() -> None:
+    """Each message names the value and what is allowed."""
+    with pytest.raises(InputError, match="inner='gmres' must be 'cg' or 'nesterov'"):
+        ep.ShiftInvert(inner="gmres")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="gap=2 must be a share"):
+        ep.ShiftInvert(gap=2)
+    with pytest.raises(InputError, match="literal=True needs an estimate of the gap"):
+        ep.ShiftInvert(literal=True)
+    X, _ = problem()
+    with pytest.raises(InputError, match="n_components=2: literal=True is the paper's algorithm for one component"):
+        ep.FederatedPCA(2, solver=ep.ShiftInvert(literal=True, gap=0.1)).fit([X[:100], X[100:]])
+    with pytest.warns(ep.NotConvergedWarning, match=r"max_rounds=5 reached"):
+        ep.FederatedPCA(1, solver="shift-invert", random_state=0, max_rounds=5).fit([X[:100], X[100:]])
+
+
+def test_power_is_subspace_iteration() -> None:
+    """The same bits as ``subspace``, and its own stopping rule is near the truth."""
+    X, C = problem()
+    sites = {"a": X[:120], "b": X[120:]}
+    power, subspace = (ep.FederatedPCA(2, solver=s, center=False, random_state=0).fit(sites) for s in ("power", "subspace"))
+    assert power.components_.tobytes() == subspace.components_.tobytes()
+    early = ep.FederatedPCA(1, solver=ep.Power(sine=1e-4), center=False, random_state=0).fit(sites)
+    sine = largest_sine(early.components_.T, np.linalg.eigh(C)[1][:, -1:])
+    assert 1e-5 < sine < 2e-4
+    assert early.converged_
+    with pytest.raises(InputError, match="sine=0 must be a number between 0 and 1"):
+        ep.Power(sine=0)
