@@ -6,6 +6,8 @@ import ast
 import importlib
 import inspect
 from collections.abc import Collection, Iterable
+from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +16,9 @@ from ..algorithms.auto import Auto
 from ..algorithms.solution import Algorithm
 from ..runtime import Collective, LocalFunction, Plan, Progress
 from .choices import SOLVERS
+
+_reading = Lock()
+"""Held while a source is parsed: fits may run in threads, and the parser of Python 3.11 fails when two of them use it at once."""
 
 
 def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
@@ -84,12 +89,15 @@ def _used(modules: Iterable[ModuleType], kinds: Collection[str] | None) -> tuple
     return tuple(sorted(found))
 
 
+@cache
 def _uses(module: ModuleType) -> dict[str, frozenset[str]]:
     """Local functions among a module's names, and the collectives that its source calls with each."""
     functions = {label: value for label, value in vars(module).items() if isinstance(value, LocalFunction)}
     kinds = _kinds(module)
     found: dict[str, set[str]] = {value.name: set() for value in functions.values()}
-    for call in (node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call)):
+    with _reading:
+        tree = ast.parse(inspect.getsource(module))
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Name) and call.func.id in kinds:
             for label in {arg.id for arg in call.args if isinstance(arg, ast.Name)} & functions.keys():
                 found[functions[label].name].add(kinds[call.func.id])
