@@ -68,6 +68,7 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
     found["a policy"] = policy = read_policy(site.policy)
+    policy.load()
     allowed = [name.removeprefix("allow_") for name, value in policy.to_dict().items() if name.startswith("allow_") and value]
     besides = f"sums and {', '.join(allowed)}" if allowed else "nothing but sums"
     return f"solvers {', '.join(policy.solvers)}; at most {policy.max_rounds} rounds; {besides}"

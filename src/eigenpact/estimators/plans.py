@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+from collections.abc import Collection, Iterable
+from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +17,9 @@ from ..algorithms.solution import Algorithm
 from ..runtime import Collective, LocalFunction, Plan, Progress
 from .choices import SOLVERS
 
+_reading = Lock()
+"""Held while a source is parsed: fits may run in threads, and the parser of Python 3.11 fails when two of them use it at once."""
+
 
 def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
     """Functions and collectives that a run of this solver may use, the set-up's among them.
@@ -21,23 +28,25 @@ def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | N
     >>> plan_of(Gram(), 300, 5).kinds
     ('local', 'sum')
     """
-    functions, kinds = _uses(setup)
-    for module in _modules(type(algorithm)):
-        more, others = _uses(module)
-        functions, kinds = functions | more, kinds | others
-    if getattr(algorithm, "chosen_start", getattr(algorithm, "start", "random")) == "one-shot":
-        more, others = _uses(start)
-        functions, kinds = functions | more, kinds | others
+    one_shot = getattr(algorithm, "chosen_start", getattr(algorithm, "start", "random")) == "one-shot"
+    modules = [setup, *_modules(type(algorithm)), *([start] if one_shot else [])]
+    kinds = frozenset(kind for module in modules for kind in _kinds(module).values())
     if not isinstance(getattr(algorithm, "proxy", None), str):
         kinds = kinds - {"at"}  # the coordinator's own site, where there is one
     count = n_components if isinstance(n_components, int) else None
-    return Plan(algorithm.name, tuple(sorted(functions)), tuple(sorted(kinds)), max_rounds, count)
+    return Plan(algorithm.name, _used(modules, kinds), tuple(sorted(kinds)), max_rounds, count)
 
 
-def functions_of(solver: str) -> tuple[str, ...]:
-    """Full names of the local functions that a solver given by name may use, with any start; for a site's policy."""
-    modules = _modules(Auto if solver == "auto" else SOLVERS[solver])
-    return tuple(sorted({name for module in (setup, start, *modules) for name in _uses(module)[0]}))
+def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str, ...]:
+    """Full names of the local functions that a solver given by name may use, with any start; for a site's policy.
+
+    With ``kinds``, the collectives that the site allows, those that are left out are used by none of them: a coordinator that
+    may not gather a site's own directions could otherwise ask for them as part of a sum, and would see the same.
+
+    >>> sorted(set(functions_of("gram")) - set(functions_of("gram", ["sum", "local"])))
+    ['eigenpact.algorithms.start:leading_directions']
+    """
+    return _used([setup, start, *_modules(Auto if solver == "auto" else SOLVERS[solver])], kinds)
 
 
 def _modules(solver: Any) -> list[ModuleType]:
@@ -66,9 +75,36 @@ def _module(cls: Any) -> ModuleType:
     return importlib.import_module(cls.__module__)
 
 
-def _uses(module: ModuleType) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of local functions and kinds of collectives that a module has among its names."""
-    values = list(vars(module).values())
-    functions = frozenset(value.name for value in values if isinstance(value, LocalFunction))
-    collectives = {value for value in values if inspect.isclass(value) and issubclass(value, Collective)}
-    return functions, frozenset(c.kind for c in collectives if c is not Progress and hasattr(c, "kind"))
+def _used(modules: Iterable[ModuleType], kinds: Collection[str] | None) -> tuple[str, ...]:
+    """Names of the local functions that some module uses with one of these collectives.
+
+    How a module uses one that it hands to no collective by name is not known; then all that the module knows must be among them.
+    """
+    found = set()
+    for module in modules:
+        every = frozenset(_kinds(module).values())
+        for name, some in _uses(module).items():
+            if kinds is None or (some.intersection(kinds) if some else every.issubset(kinds)):
+                found.add(name)
+    return tuple(sorted(found))
+
+
+@cache
+def _uses(module: ModuleType) -> dict[str, frozenset[str]]:
+    """Local functions among a module's names, and the collectives that its source calls with each."""
+    functions = {label: value for label, value in vars(module).items() if isinstance(value, LocalFunction)}
+    kinds = _kinds(module)
+    found: dict[str, set[str]] = {value.name: set() for value in functions.values()}
+    with _reading:
+        tree = ast.parse(inspect.getsource(module))
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Name) and call.func.id in kinds:
+            for label in {arg.id for arg in call.args if isinstance(arg, ast.Name)} & functions.keys():
+                found[functions[label].name].add(kinds[call.func.id])
+    return {name: frozenset(some) for name, some in found.items()}
+
+
+def _kinds(module: ModuleType) -> dict[str, str]:
+    """Collectives among a module's names."""
+    classes = {label: value for label, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Collective)}
+    return {label: value.kind for label, value in classes.items() if value is not Progress and hasattr(value, "kind")}
