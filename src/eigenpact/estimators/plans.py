@@ -95,13 +95,21 @@ def _uses(module: ModuleType) -> dict[str, frozenset[str]]:
     functions = {label: value for label, value in vars(module).items() if isinstance(value, LocalFunction)}
     kinds = _kinds(module)
     found: dict[str, set[str]] = {value.name: set() for value in functions.values()}
-    with _reading:
-        tree = ast.parse(inspect.getsource(module))
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Name) and call.func.id in kinds:
             for label in {arg.id for arg in call.args if isinstance(arg, ast.Name)} & functions.keys():
                 found[functions[label].name].add(kinds[call.func.id])
     return {name: frozenset(some) for name, some in found.items()}
+
+
+def _tree(module: ModuleType) -> ast.Module:
+    """A module's source, parsed; empty where there is none, as for an algorithm typed into a notebook."""
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return ast.Module([], [])
+    with _reading:
+        return ast.parse(source)
 
 
 def _kinds(module: ModuleType) -> dict[str, str]:
