@@ -6,8 +6,10 @@ from .algorithms.consensus.gram import Gram
 from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
-from .errors import EigenpactError, NotConvergedWarning
-from .estimators import FederatedPCA
+from .algorithms.personalized.perpca import PerPCA
+from .algorithms.personalized.varpro import VarPro
+from .errors import EigenpactError, NotConvergedWarning, NotIdentifiableWarning
+from .estimators import FederatedPCA, PersonalizedPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
@@ -20,7 +22,11 @@ __all__ = [
     "Krylov",
     "LocalPower",
     "NotConvergedWarning",
+    "NotIdentifiableWarning",
+    "PerPCA",
+    "PersonalizedPCA",
     "Subspace",
+    "VarPro",
     "datasets",
     "engines",
     "load_model",

@@ -106,7 +106,7 @@ def _run(
         connection.drain()
         broadcast(comm, wire.pack({"stop": ""}))
         broadcast(comm, packed)
-    return outcome
+    return outcome.with_kept(servers)
 
 
 class MPIConnection(Connection):
@@ -283,7 +283,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
         packed = None if header["stop"] else broadcast(comm)
     if packed is None:
         raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
-    return Outcome.unpack(packed)
+    return Outcome.unpack(packed).with_kept(servers)
 
 
 def _exchange(

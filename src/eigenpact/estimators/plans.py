@@ -9,9 +9,11 @@ from typing import Any
 
 from ..algorithms import setup, start
 from ..algorithms.auto import Auto
+from ..algorithms.personalized import parts
+from ..algorithms.personalized import start as personal_start
 from ..algorithms.solution import Algorithm
 from ..runtime import Collective, LocalFunction, Plan, Progress
-from .choices import SOLVERS
+from .choices import PERSONALIZED_SOLVERS, SOLVERS
 
 
 def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
@@ -25,8 +27,8 @@ def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | N
     for module in _modules(type(algorithm)):
         more, others = _uses(module)
         functions, kinds = functions | more, kinds | others
-    if getattr(algorithm, "chosen_start", getattr(algorithm, "start", "random")) == "one-shot":
-        more, others = _uses(start)
+    for module in _starts(algorithm):
+        more, others = _uses(module)
         functions, kinds = functions | more, kinds | others
     if not isinstance(getattr(algorithm, "proxy", None), str):
         kinds = kinds - {"at"}  # the coordinator's own site, where there is one
@@ -36,8 +38,15 @@ def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | N
 
 def functions_of(solver: str) -> tuple[str, ...]:
     """Full names of the local functions that a solver given by name may use, with any start; for a site's policy."""
-    modules = _modules(Auto if solver == "auto" else SOLVERS[solver])
-    return tuple(sorted({name for module in (setup, start, *modules) for name in _uses(module)[0]}))
+    modules = _modules(Auto if solver == "auto" else (SOLVERS | PERSONALIZED_SOLVERS)[solver])
+    starts = (personal_start,) if solver in PERSONALIZED_SOLVERS else (start,)
+    return tuple(sorted({name for module in (setup, *starts, *modules) for name in _uses(module)[0]}))
+
+
+def _starts(algorithm: Any) -> list[ModuleType]:
+    """Where the functions of the start are that a solver was given, or that it always begins with."""
+    chosen = getattr(algorithm, "chosen_start", getattr(algorithm, "start", algorithm.name))
+    return {"one-shot": [start], "distpca": [personal_start], "covariance": [personal_start]}.get(chosen, [])
 
 
 def _modules(solver: Any) -> list[ModuleType]:
@@ -46,7 +55,8 @@ def _modules(solver: Any) -> list[ModuleType]:
     others = {
         value for value in vars(own).values() if inspect.isclass(value) and value is not solver and value in SOLVERS.values()
     }
-    return [own, *(_module(other) for other in sorted(others, key=lambda cls: cls.__name__))]
+    family = [parts] if solver in PERSONALIZED_SOLVERS.values() else []
+    return [own, *family, *(_module(other) for other in sorted(others, key=lambda cls: cls.__name__))]
 
 
 def _module(cls: Any) -> ModuleType:
