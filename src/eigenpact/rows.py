@@ -127,8 +127,8 @@ class Rows:
             Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
             return _to_numpy(Y @ Y.T)
         if self._far_from_origin():
-            Y = np.concatenate(list(self._dense_blocks()))
-            return Y @ Y.T
+            dense: Array = np.concatenate(list(self._dense_blocks()))
+            return dense @ dense.T
         X = self.X.astype(np.float64)
         X = X if self.scale is None else X.multiply(1 / self.scale).tocsr()
         K: Array = (X @ X.T).toarray()

@@ -29,6 +29,9 @@ from .plans import plan_of
 SEPARATE = 1e-2
 """Below this misalignment local parts have a direction in common that could as well be global."""
 
+ALIKE = 0.05
+"""``suggest_ranks`` takes the fewest components whose noise is at most this share above the least."""
+
 
 class PersonalizedPCA(SiteEstimator):
     """Global components shared by all sites and local components of each, orthogonal to one another.
@@ -147,8 +150,8 @@ class PersonalizedPCA(SiteEstimator):
     def _check_sizes(self, rows: int, features: int) -> None:
         if self.n_global > min(rows, features):
             raise InputError(
-                f"n_global={self.n_global!r} must be between 1 and min(n_samples, n_features)={min(rows, features)} for {rows} rows "
-                f"of {features} features"
+                f"n_global={self.n_global!r} must be between 1 and min(n_samples, n_features)={min(rows, features)} "
+                f"for {rows} rows of {features} features"
             )
 
     def _find_algorithm(self, engine: Engine) -> Any:  # noqa: ARG002
@@ -270,8 +273,8 @@ class PersonalizedPCA(SiteEstimator):
         scores = np.asarray(T)
         if scores.ndim != 2 or scores.shape[1] != len(W):
             raise InputError(
-                f"scores have shape {scores.shape}; give a table with {len(W)} columns: {len(self.components_)} global ones, then "
-                f"{len(W) - len(self.components_)} of site {name!r}"
+                f"scores have shape {scores.shape}; give a table with {len(W)} columns: {len(self.components_)} global ones, "
+                f"then {len(W) - len(self.components_)} of site {name!r}"
             )
         return (scores @ W) * self.scale_ + self.site_means_[name]
 
@@ -382,8 +385,9 @@ class PersonalizedPCA(SiteEstimator):
     ) -> list[dict[str, Any]]:
         """Try a grid of ranks with rows held out: one dict per pair, the suggested one first.
 
-        Each has ``n_global``, ``n_local``, ``validation_error`` (mean squared error on rows held out), ``misalignment`` and
-        ``identifiable``.  Identifiable pairs come first, by error; of errors within one percent the fewest components win.
+        Each has ``n_global``, ``n_local``, ``validation_error`` (mean squared error on rows held out), ``noise`` (that error per
+        dimension left over, which stops falling at the ranks of data with even noise), ``misalignment`` and ``identifiable``.
+        Identifiable pairs come first, by noise; where it is within ``ALIKE`` of the least, the fewest components win.
         """
         found = []
         for r1 in n_global:
@@ -393,22 +397,23 @@ class PersonalizedPCA(SiteEstimator):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
                     trial.fit(X, sites=sites)
-                theta = trial.misalignment_
+                theta, left = trial.misalignment_, max(1, trial.n_features_in_ - r1 - r2)
                 found.append(
                     {
                         "n_global": r1,
                         "n_local": r2,
                         "validation_error": trial.validation_error_,
+                        "noise": trial.validation_error_ / left,
                         "misalignment": theta,
                         "identifiable": bool(theta >= SEPARATE),
                     }
                 )
-        least = min((row["validation_error"] for row in found if row["identifiable"]), default=np.inf)
+        least = min((row["noise"] for row in found if row["identifiable"]), default=np.inf)
 
         def order(row: dict[str, Any]) -> tuple[Any, ...]:
-            near = row["identifiable"] and row["validation_error"] <= 1.01 * least
+            near = row["identifiable"] and row["noise"] <= (1 + ALIKE) * least
             size = row["n_global"] + row["n_local"] if near else 0
-            return not row["identifiable"], not near, size, row["validation_error"]
+            return not row["identifiable"], not near, size, row["noise"]
 
         return sorted(found, key=order)
 
@@ -446,7 +451,7 @@ class _OfSites(Mapping[str, Any]):
 
 
 def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _pairs(first: Any) -> list[tuple[int, int]]:

@@ -66,13 +66,14 @@ class Covariance:
         Returns at most k positive eigenvalues of (I - U U^T) S (I - U U^T), descending, their eigenvectors V (d x <=k) with
         U^T V = 0 to rounding, and S U (d x r).
         """
-        rows, k = self.rows, min(k, self.rows.d - U.shape[1])
+        rows, k = self.rows, min(k, self.rows.d - U.shape[1], self.rows.n)
+        if k <= 0:
+            return np.zeros(0), np.zeros((rows.d, 0)), self.action(U)
         if not self.products.size:
             SU = self.action(U)
-            start = _beside(random_orthonormal(rows.d, max(1, k), seed=0), U)
-            values, V = leading_eigenpairs(
-                lambda Z: _without(self.action(_without(Z, U)), U), start[:, :k], k, self.trace, TOP_ACCURACY
-            )
+            rest = self.trace - float(np.sum(U * SU))
+            start = _beside(random_orthonormal(rows.d, k, seed=0), U)
+            values, V = leading_eigenpairs(lambda Z: _without(self.action(_without(Z, U)), U), start, k, rest, TOP_ACCURACY)
         elif self.tall:
             SU = self.action(U)
             half = self.products - SU @ U.T
@@ -80,7 +81,7 @@ class Covariance:
         else:
             T = rows.project(U)
             SU = rows.transposed_action(T) / self.n
-            values, left = top_eigenpairs(self.products - T @ T.T / self.n, min(k, rows.n))
+            values, left = top_eigenpairs(self.products - T @ T.T / self.n, k)
             V = np.zeros((rows.d, len(values)))  # filled below, where eigenvalues are not rounding
         real = values > ROUNDING * min(rows.n, rows.d) * self.trace
         values, V = values[real], V[:, real]
