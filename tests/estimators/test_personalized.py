@@ -189,7 +189,7 @@ def test_site_elsewhere() -> None:
 
 
 def test_clone_pickle_and_labels() -> None:
-    pca = fitted(callback=lambda record: None)
+    pca = fitted(callback=print)
     again = pickle.loads(pickle.dumps(pca))
     assert again.callback is None
     np.testing.assert_array_equal(again.local_components_["site5"], pca.local_components_["site5"])

@@ -263,17 +263,18 @@ def test_secants_solve_a_quadratic() -> None:
     d = 6
     U = np.eye(d, 1)
     curvature = np.diag([0.0, *np.linspace(1, 3, d - 1)])
-    secants, x = Secants(0.1), np.zeros((d, 1))
+    secants, x = Secants(), np.zeros((d, 1))
     target = np.concatenate([[[0.0]], 1e-3 * rng.normal(size=(d - 1, 1))])
     for _ in range(12):
         G = curvature @ (target - x)
-        P = secants.direction(U, G)
+        P = secants.direction(U, G + 2 * U, G)
         x = x + P
         secants = secants.moved(U, P, G, curvature @ (target - x))
     assert np.linalg.norm(x - target) < 1e-9
-    upwards = Secants(1.0).moved(U, target, target, 2 * target)
+    assert np.allclose(Secants().direction(U, target + 2 * U, target), target / 2)  # subspace iteration's step
+    upwards = Secants().moved(U, target, target, 2 * target)
     assert upwards.pairs == ()
-    assert upwards.scale == 10.0
+    assert upwards.stride == 10.0
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: 
     largest = max(by_site.values()) if isinstance(n_local, Mapping) else n_local
     keys = np.array([_key(name) for name in by_site], dtype=np.uint64)
     ranks = np.array(list(by_site.values()), dtype=np.int64)
-    total, holds = await Sum(take_part, np.int64(largest), keys, ranks, np.float64(share), np.int64(setup.seed))
+    total, holds = await Sum(take_part, np.int64(largest), keys, ranks, np.float64(share), np.float64(setup.seed))
     known = {f.name: getattr(setup, f.name) for f in fields(Setup)}
     return PersonalSetup(**known, n_local=int(largest), total=float(total) / setup.n_sites, n_held_out=int(holds))
 

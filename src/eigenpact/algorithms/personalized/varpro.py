@@ -124,11 +124,10 @@ class VarPro:
         tol = setup.stopping_tol(self.default_tol)
         U, rounds = await first_global(setup, self.start, start)  # line 1
         here = best = await _evaluate(setup, U)
-        secants = Secants(1.0 / max(float(top_eigenpairs(U.T @ here.M)[0][-1]), NOISE * setup.total, np.finfo(float).tiny))
-        rounds, idle, settled = rounds + 1, 0, True
+        secants, rounds, idle, settled = Secants(), rounds + 1, 0, True
         await _tell(setup, here, here)
         while here.kkt > tol and rounds < setup.max_rounds and idle < PATIENCE:
-            P = secants.direction(here.U, here.G)  # line 5
+            P = secants.direction(here.U, here.M, here.G)  # line 5
             promise, t = 2 * float(np.sum(P * here.G)), 1.0
             while True:
                 there = await _evaluate(setup, polar_factor(here.U + t * P))  # line 6
