@@ -191,7 +191,7 @@ def personalized_problem(
     """
     if n_global + n_local > n_features:
         raise InputError(f"n_global + n_local = {n_global + n_local} must be at most n_features={n_features}")
-    counts = [rows] * n_sites if isinstance(rows, Integral) else [int(n) for n in rows]
+    counts = [rows] * n_sites if isinstance(rows, int) else [int(n) for n in rows]
     if len(counts) != n_sites:
         raise InputError(f"rows has {len(counts)} entries for {n_sites} sites; give one number, or one for each site")
     rng = np.random.default_rng(seed)
@@ -208,7 +208,7 @@ def personalized_problem(
     names = site_names(n_sites)
     groups = {name: i % n_groups for i, name in enumerate(names)}
     V = {name: own[groups[name]] for name in names}
-    sites = {name: draw(int(n), V[name]) for name, n in zip(names, counts, strict=True)}
+    sites = {name: draw(n, V[name]) for name, n in zip(names, counts, strict=True)}
     return PersonalizedProblem(sites, {name: draw(test_rows, V[name]) for name in names}, U, V, groups)
 
 

@@ -311,7 +311,8 @@ class PersonalizedPCA(SiteEstimator):
     def reconstruction_error(self, X: Any, *, site: str | None = None) -> float:
         """Mean squared length of what global and local components miss of a site's rows, (29)."""
         rows, W = self._rows_and_components(X, site)
-        return float(rows.row_squares().sum() - np.sum(rows.project(W.astype(np.float64)) ** 2)) / rows.n
+        missed = float(rows.row_squares().sum() - np.sum(rows.project(W.astype(np.float64)) ** 2))
+        return max(0.0, missed) / rows.n
 
     def _rows_and_components(self, X: Any, site: str | None) -> tuple[Rows, Array]:
         """Checked rows of a site, centred and scaled as the model's, and [U, V_i] (n_features x columns)."""

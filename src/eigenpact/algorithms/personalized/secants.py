@@ -1,7 +1,7 @@
 """Limited-memory BFGS on the Grassmann manifold: the direction that the last steps and gradients suggest.
 
-Where nothing is known of the curvature, the gradient G is divided by the variances along U: U + G (U^T M)^-1 spans what M does, so
-the first step is one of subspace iteration.  (Without that a component of small variance waits until large ones have settled.)
+Where nothing is known of the curvature, the gradient G is divided by the variances along U: U + G (U^T M)^-1 spans what M does,
+so the first step is one of subspace iteration.  (Without that a component of small variance waits until large ones have settled.)
 
 References
     J. Nocedal, S. J. Wright, Numerical Optimization (2006), Algorithm 7.4; W. Huang, K. Gallivan, P.-A. Absil, "A Broyden class
