@@ -16,18 +16,19 @@ ICONS = ("triangle", "disk", "cross", "cloud")
 
 
 def icons(side: int = 200, seed: int = 0) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Grey pictures (side x side) of an icon on a texture, and the icons' masks: the texture is alike, not the same, in all.
+    """Grey pictures (side x side) of a dark icon on a texture that is alike in all, and the icons' masks.
 
     >>> pictures, masks = icons(40)
     >>> sorted(pictures), bool(masks["disk"].any())
     (['cloud', 'cross', 'disk', 'triangle'], True)
     """
     y, x = np.mgrid[0:side, 0:side] / side - 0.5
+    left, right = x + 0.22, x - 0.22
     masks = {
-        "triangle": (y < 0.25) & (y > 2 * np.abs(x) - 0.3),
-        "disk": x**2 + y**2 < 0.07,
-        "cross": (np.abs(x) < 0.08) & (np.abs(y) < 0.3) | (np.abs(y) < 0.08) & (np.abs(x) < 0.3),
-        "cloud": ((x + 0.15) ** 2 + y**2 < 0.02) | (x**2 + (y + 0.06) ** 2 < 0.03) | ((x - 0.15) ** 2 + y**2 < 0.02),
+        "triangle": (y < 0.2) & (y > 2 * np.abs(left) - 0.25),
+        "disk": right**2 + y**2 < 0.03,
+        "cross": (np.abs(x) < 0.05) & (np.abs(y) < 0.25) | (np.abs(y) < 0.05) & (np.abs(x) < 0.2),
+        "cloud": ((x + 0.12) ** 2 + (y - 0.1) ** 2 < 0.015) | (x**2 + y**2 < 0.025) | ((x - 0.15) ** 2 + (y - 0.1) ** 2 < 0.015),
     }
     rng = np.random.default_rng(seed)
     waves = [(*rng.uniform(4, 22, size=2), *rng.uniform(0, 2 * np.pi, size=2)) for _ in range(6)]

@@ -109,7 +109,7 @@ class VarPro:
     start: Start = "distpca"
 
     name = "varpro"
-    default_tol = 1e-7
+    default_tol = 3e-8
 
     def __post_init__(self) -> None:
         check_start(self.start)
