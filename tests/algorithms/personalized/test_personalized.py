@@ -9,13 +9,17 @@ import pytest
 import scipy.optimize
 
 import eigenpact as ep
-from eigenpact.algorithms.personalized import local_part
+from eigenpact.algorithms import products, setup
+from eigenpact.algorithms.consensus import krylov
+from eigenpact.algorithms.personalized import baselines, local_part, parts, perpca, start, varpro
 from eigenpact.algorithms.personalized.local_part import Covariance
 from eigenpact.algorithms.personalized.secants import Secants
 from eigenpact.errors import InputError
+from eigenpact.estimators.choices import find_personalized_solver
+from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.metrics import largest_sine
 from eigenpact.rows import Rows
-from eigenpact.runtime import COORDINATOR, RoundRecord
+from eigenpact.runtime import COORDINATOR, LocalFunction, RoundRecord, Site
 
 PROBLEMS = {
     "local much larger": ((1.0, 0.01, 0.01), 1000),
@@ -99,11 +103,11 @@ def test_rounds_to_a_small_gap(name: str) -> None:
         assert sent == set(range(1, pca.n_rounds_ + 1))
 
 
-@pytest.mark.parametrize("start", ["random", "covariance", "distpca"])
-def test_every_start_ends_at_the_same_optimum(start: Any) -> None:
+@pytest.mark.parametrize("begin", ["random", "covariance", "distpca"])
+def test_every_start_ends_at_the_same_optimum(begin: Any) -> None:
     sites = rows_of_problem("noise above global", seed=2)
     one = ep.PersonalizedPCA(2, 10, center=False, random_state=0).fit(sites)
-    other = ep.PersonalizedPCA(2, 10, center=False, random_state=3, solver=ep.VarPro(start=start)).fit(sites)
+    other = ep.PersonalizedPCA(2, 10, center=False, random_state=3, solver=ep.VarPro(start=begin)).fit(sites)
     assert other.captured_ == pytest.approx(one.captured_, abs=1e-10)
     assert other.n_rounds_ <= 60
 
@@ -157,8 +161,6 @@ def polar(A: Any) -> Any:
 
 def site_start(name: str, pca: ep.PersonalizedPCA, d: int, r2: int) -> Any:
     """The random local start of a site: its own stream, from the run's seed."""
-    from eigenpact.runtime import Site
-
     return Site(name, None).rng(pca._seed()).standard_normal((d, r2))
 
 
@@ -305,3 +307,59 @@ def test_a_run_that_ends_on_a_refused_step_is_whole() -> None:
         parts = [np.concatenate([pca.components_, V]) for V in pca.local_components_.values()]
         captured = np.mean([np.trace(W @ s @ W.T) for s, W in zip(S, parts, strict=True)])
         assert captured / total == pytest.approx(pca.captured_, rel=1e-10)
+
+
+SOLVERS = {
+    "varpro": "varpro",
+    "varpro, random": ep.VarPro(start="random"),
+    "perpca": "perpca",
+    "perpca 2": ep.PerPCA(choice=2, start="covariance"),
+    "distpca": "distpca",
+    "individual": "individual",
+    "pooled": "pooled",
+}
+MODULES = (setup, products, parts, start, varpro, perpca, baselines, krylov)
+LOCALS = {f.short_name: f for m in MODULES for f in vars(m).values() if isinstance(f, LocalFunction)}
+
+
+@pytest.mark.parametrize("label", SOLVERS)
+def test_ledger_matches_the_declared_wire_table(label: str) -> None:
+    """Every recorded message is one that a local function declares, shape by shape; the plan names it; the rounds add up."""
+    sites = ep.datasets.personalized_problem(4, 8, 2, 3, rows=[40, 30, 2, 25], seed=6).sites
+    solver = SOLVERS[label]
+    pca = ep.PersonalizedPCA(2, 3, solver=solver, random_state=0, tol=1e-3, validation_fraction=0.2).fit(sites)
+    algorithm = find_personalized_solver(solver)
+    plan, rounds = plan_of(algorithm, 10, 2), set()
+    for message in pca.ledger_:
+        function = LOCALS[message.function]
+        assert function.name in plan.functions
+        declared = function.takes if message.sender == COORDINATOR else function.sends
+        sizes = {"d": 8} | ({"k": 5} if message.function == "leading_part" else {})
+        for shape, recorded in zip(declared.values(), message.shapes, strict=True):
+            assert shape.fits(recorded, sizes), (message.function, shape.text, recorded)
+        if not function.setup:
+            rounds.add(message.round)
+    assert rounds == set(range(1, pca.n_rounds_ + 1))
+    assert set(plan.functions) <= set(functions_of(algorithm.name))
+    gathers = any(message.function == "leading_part" for message in pca.ledger_)
+    assert ("gather" in plan.kinds) == gathers
+
+
+@pytest.mark.parametrize("solver", ["varpro", "perpca"])
+def test_resume_gives_the_same_bits(solver: str, tmp_path: Any) -> None:
+    """A run killed in its fifth round goes on from the journal to the same answer, local parts included."""
+    sites = ep.datasets.personalized_problem(4, 8, 2, 3, rows=30, seed=7).sites
+    options = {"solver": solver, "random_state": 0, "tol": 1e-4, "n_global": 2, "n_local": 3}
+
+    def fail(record: RoundRecord) -> None:
+        if record.round == 5:
+            raise KeyboardInterrupt
+
+    whole = ep.PersonalizedPCA(**options).fit(sites)
+    assert whole.n_rounds_ > 5
+    with pytest.raises(KeyboardInterrupt):
+        ep.PersonalizedPCA(journal=tmp_path / "run", callback=fail, **options).fit(sites)
+    resumed = ep.PersonalizedPCA(journal=tmp_path / "run", **options).fit(sites)
+    assert resumed.components_.tobytes() == whole.components_.tobytes()
+    assert resumed.local_components_["site2"].tobytes() == whole.local_components_["site2"].tobytes()
+    assert resumed.n_rounds_ == whole.n_rounds_
