@@ -44,7 +44,7 @@ REMARKS = {
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
     "Set-up and end of every solver of personalized PCA": "`local_share` runs unless `misalignment=False`; `settle` only if the "
     "last step tried was refused, or with rows held out.\n",
-    "individual, pooled and distpca": "`own_part` is of individual and pooled, which runs `krylov` before; `exact_local_part` of distpca.\n",
+    "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
 }
 
