@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, foundation, statistical
+from benchmarks import consensus, engines, federation, foundation, personalized, statistical
 from benchmarks.table import print_rows
 
 FAMILIES = {
@@ -18,6 +18,7 @@ FAMILIES = {
     "consensus": consensus.rows,
     "statistical": statistical.rows,
     "federation": federation.rows,
+    "personalized": personalized.rows,
 }
 
 

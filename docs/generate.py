@@ -33,6 +33,11 @@ PARTS = {
     "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.statistical.expansion",
     "Preconditioner of davidson and shift-invert": "eigenpact.algorithms.statistical.preconditioner",
     "hot-potato": "eigenpact.algorithms.statistical.hot_potato",
+    "Set-up and end of every solver of personalized PCA": "eigenpact.algorithms.personalized.parts",
+    "Merged start of personalized PCA": "eigenpact.algorithms.personalized.start",
+    "varpro": "eigenpact.algorithms.personalized.varpro",
+    "perpca": "eigenpact.algorithms.personalized.perpca",
+    "individual, pooled and distpca": "eigenpact.algorithms.personalized.baselines",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -41,6 +46,9 @@ REMARKS = {
     '`keep_centre` with `center="site"`.\n',
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
+    "Set-up and end of every solver of personalized PCA": "`local_share` runs unless `misalignment=False`; `settle` only if the "
+    "last step tried was refused, or with rows held out.\n",
+    "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
     "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
     "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",

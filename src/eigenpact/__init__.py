@@ -7,14 +7,16 @@ from .algorithms.consensus.gram import Gram
 from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
+from .algorithms.personalized.perpca import PerPCA
+from .algorithms.personalized.varpro import VarPro
 from .algorithms.statistical.davidson import Davidson
 from .algorithms.statistical.hot_potato import HotPotato
 from .algorithms.statistical.lanczos import Lanczos
 from .algorithms.statistical.one_shot import OneShot
 from .algorithms.statistical.power import Power
 from .algorithms.statistical.shift_invert import ShiftInvert
-from .errors import EigenpactError, NotConvergedWarning
-from .estimators import FederatedPCA
+from .errors import EigenpactError, NotConvergedWarning, NotIdentifiableWarning
+from .estimators import FederatedPCA, PersonalizedPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
@@ -31,10 +33,14 @@ __all__ = [
     "Lanczos",
     "LocalPower",
     "NotConvergedWarning",
+    "NotIdentifiableWarning",
     "OneShot",
+    "PerPCA",
+    "PersonalizedPCA",
     "Power",
     "ShiftInvert",
     "Subspace",
+    "VarPro",
     "datasets",
     "engines",
     "load_model",

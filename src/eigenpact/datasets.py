@@ -1,6 +1,7 @@
 """Data to try eigenpact on: synthetic problems, real sets, and ways to split one table into sites.
 
 - ``spectral_problem(n_features, n_rows, ...)``: sites with a known spectrum, the FAPS paper's matrices.
+- ``personalized_problem(n_sites, n_features, n_global, n_local, ...)``: sites with known shared and own directions.
 - ``load(name)``, or ``digits()``, ``mnist()``, ...: a ``Dataset`` with X (n_rows x n_features), y and natural groups.
 - ``partition``: ``by_label``, ``by_group``, ``random``, ``unequal`` and ``dirichlet`` turn one X into named sites.
 
@@ -33,11 +34,12 @@ from .data.loaders import (
     video_bmc,
     video_escalator,
 )
-from .data.synthetic import spectral_problem
+from .data.synthetic import PersonalizedProblem, personalized_problem, spectral_problem
 
 __all__ = [
     "NAMES",
     "Dataset",
+    "PersonalizedProblem",
     "beijing_air",
     "cifar10",
     "debates",
@@ -52,6 +54,7 @@ __all__ = [
     "mnist_test",
     "partition",
     "pbmc68k",
+    "personalized_problem",
     "spectral_problem",
     "video_bmc",
     "video_escalator",

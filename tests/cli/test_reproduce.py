@@ -14,7 +14,9 @@ from eigenpact.errors import FileError
 from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size
 
-NAMES = [*(f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)), "oneshot-fig1", "oneshot-table1"]
+FAPS = [f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)]
+PERSONALIZED = [f"personalized-table{i}" for i in range(2, 8)] + [f"personalized-fig{i}" for i in (1, *range(3, 12))]
+NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED]
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def quick(monkeypatch):
     return asked
 
 
-def test_all_of_both_papers_can_be_asked_for():
+def test_all_of_the_papers_can_be_asked_for():
     assert sorted(REPRODUCTIONS) == sorted(NAMES)
 
 

@@ -41,8 +41,13 @@ NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
 OPEN_POLICY = {
-    "solvers": ["auto", *choices.SOLVERS, "programs"],
-    "functions": sorted({*conformance.PLAN.functions, *(name for solver in choices.SOLVERS for name in functions_of(solver))}),
+    "solvers": ["auto", *choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, "programs"],
+    "functions": sorted(
+        {
+            *conformance.PLAN.functions,
+            *(name for solver in (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS) for name in functions_of(solver)),
+        }
+    ),
     "modules": ["tests.engines.conformance"],
     "min_rows": 5,
     "max_rounds": 3000,

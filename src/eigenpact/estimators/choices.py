@@ -16,6 +16,9 @@ from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
+from ..algorithms.personalized.baselines import DistPCA, Individual, Pooled
+from ..algorithms.personalized.perpca import PerPCA
+from ..algorithms.personalized.varpro import VarPro
 from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.hot_potato import HotPotato
@@ -42,6 +45,15 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {
 }
 """Solvers of the joint PCA by name, besides "auto"; the last two are estimates and say how good they are."""
 
+PERSONALIZED_SOLVERS: dict[str, Callable[[], Any]] = {
+    "varpro": VarPro,
+    "perpca": PerPCA,
+    "distpca": DistPCA,
+    "individual": Individual,
+    "pooled": Pooled,
+}
+"""Solvers of PersonalizedPCA by name; the last three are baselines."""
+
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
@@ -58,6 +70,18 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
     if isinstance(solver, Auto) and solver.costs is None:
         return dataclasses.replace(solver, costs=engine.costs)
     return solver  # type: ignore[return-value]
+
+
+def find_personalized_solver(solver: Any) -> Any:
+    """The algorithm a ``solver`` argument of PersonalizedPCA stands for."""
+    allowed = ", ".join(PERSONALIZED_SOLVERS)
+    if isinstance(solver, str):
+        if solver not in PERSONALIZED_SOLVERS:
+            raise InputError(f"unknown solver {solver!r}; the solvers of PersonalizedPCA are {allowed}")
+        return PERSONALIZED_SOLVERS[solver]()
+    if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
+        raise InputError(f"solver={solver!r} must be one of {allowed} or an instance such as ep.PerPCA(choice=2)")
+    return solver
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

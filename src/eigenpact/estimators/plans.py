@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 from types import ModuleType
@@ -13,23 +14,42 @@ from typing import Any
 
 from ..algorithms import setup, start
 from ..algorithms.auto import Auto
-from ..algorithms.solution import Algorithm
+from ..algorithms.personalized import parts
+from ..algorithms.personalized import start as personal_start
 from ..runtime import Collective, LocalFunction, Plan, Progress
-from .choices import SOLVERS
+from .choices import PERSONALIZED_SOLVERS, SOLVERS
 
 _reading = Lock()
 """Held while a source is parsed: fits may run in threads, and the parser of Python 3.11 fails when two of them use it at once."""
 
 
-def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
-    """Functions and collectives that a run of this solver may use, the set-up's among them.
+@dataclass(frozen=True)
+class Family:
+    """Solvers by name, the modules that all of them use, those of their starts by name, and those used on request only."""
+
+    solvers: Mapping[str, Any]
+    always: tuple[ModuleType, ...]
+    starts: Mapping[str, ModuleType]
+    on_request: tuple[ModuleType, ...] = ()
+
+
+FAMILIES = (
+    Family(SOLVERS | {"auto": Auto}, (setup,), {"one-shot": start}),
+    Family(PERSONALIZED_SOLVERS, (setup, parts), {"distpca": personal_start, "covariance": personal_start}),
+)
+
+
+def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *, also: Iterable[ModuleType] = ()) -> Plan:
+    """Functions and collectives that a run of this solver may use, the set-up's among them, and those of modules in ``also``.
 
     >>> from ..algorithms.consensus.gram import Gram
     >>> plan_of(Gram(), 300, 5).kinds
     ('local', 'sum')
     """
-    one_shot = getattr(algorithm, "chosen_start", getattr(algorithm, "start", "random")) == "one-shot"
-    modules = [setup, *_modules(type(algorithm)), *([start] if one_shot else [])]
+    family = next((f for f in FAMILIES if type(algorithm) in f.solvers.values()), FAMILIES[0])
+    begun = getattr(algorithm, "chosen_start", getattr(algorithm, "start", algorithm.name))
+    starts = [family.starts[begun]] if begun in family.starts else []
+    modules = [*family.always, *_modules(type(algorithm)), *starts, *also]
     kinds = frozenset(kind for module in modules for kind in _kinds(module).values())
     if not isinstance(getattr(algorithm, "proxy", None), str):
         kinds = kinds - {"at"}  # the coordinator's own site, where there is one
@@ -46,13 +66,14 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
     >>> sorted(set(functions_of("gram")) - set(functions_of("gram", ["sum", "local"])))
     ['eigenpact.algorithms.start:leading_directions']
     """
-    return _used([setup, start, *_modules(Auto if solver == "auto" else SOLVERS[solver])], kinds)
+    family = next(f for f in FAMILIES if solver in f.solvers)
+    return _used([*family.always, *family.starts.values(), *family.on_request, *_modules(family.solvers[solver])], kinds)
 
 
 def _modules(solver: Any) -> list[ModuleType]:
     """Where the functions of a solver's class are: its module, those of its folder that it uses, those of solvers it uses."""
     found: list[ModuleType] = []
-    waiting = [_module(solver)]
+    waiting = [importlib.import_module(solver.__module__)]
     while waiting:
         module = waiting.pop()
         if module in found:
@@ -65,14 +86,14 @@ def _modules(solver: Any) -> list[ModuleType]:
 
 
 def _belongs(value: Any, module: ModuleType) -> bool:
-    """Whether a class or coroutine that a module uses is part of the method: from the same folder, or another solver."""
+    """Whether a class or coroutine that a module uses is part of the method: from the same folder, or another solver.
+
+    What only a start or a request brings in is not.
+    """
+    apart = {m.__name__ for family in FAMILIES for m in (*family.starts.values(), *family.on_request)}
     folder = module.__name__.rpartition(".")[0]
-    beside = value.__module__.rpartition(".")[0] == folder and folder.count(".") > 1
-    return beside or value in SOLVERS.values()
-
-
-def _module(cls: Any) -> ModuleType:
-    return importlib.import_module(cls.__module__)
+    beside = value.__module__.rpartition(".")[0] == folder and folder.count(".") > 1 and value.__module__ not in apart
+    return beside or any(value in family.solvers.values() for family in FAMILIES)
 
 
 def _used(modules: Iterable[ModuleType], kinds: Collection[str] | None) -> tuple[str, ...]:

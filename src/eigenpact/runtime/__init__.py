@@ -2,7 +2,7 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading, with_kept
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
@@ -58,4 +58,5 @@ __all__ = [
     "shortened",
     "tapped",
     "wire_table",
+    "with_kept",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from . import wire
 from .ledger import Ledger, RoundRecord
 from .policy import Plan
-from .site import Request, Response
+from .site import Request, Response, SiteServer
 from .summation import Summation
 
 
@@ -59,12 +59,18 @@ class Connection(Protocol):
 
 @dataclass
 class Outcome:
-    """What a run ends with, in a form that can be sent to every process without pickle."""
+    """What a run ends with, in a form that can be sent to every process without pickle.
+
+    ``results`` names what sites keep that belongs to the answer (a site's own components); ``kept`` holds it, site -> name ->
+    value, for the sites of this process alone.  It is never packed: what a site keeps does not travel.
+    """
 
     arrays: dict[str, Any]
     facts: dict[str, Any]
     ledger: Ledger = field(default_factory=Ledger)
     history: list[RoundRecord] = field(default_factory=list)
+    results: tuple[str, ...] = ()
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def pack(self) -> bytearray:
         """Bytes for a broadcast."""
@@ -73,6 +79,7 @@ class Outcome:
             "facts": self.facts,
             "ledger": self.ledger.since(0),
             "history": [record.to_dict() for record in self.history],
+            "results": list(self.results),
         }
         return wire.pack(header, list(self.arrays.values()))
 
@@ -83,10 +90,19 @@ class Outcome:
         outcome = cls(dict(zip(header["names"], arrays, strict=True)), header["facts"])
         outcome.ledger.extend(header["ledger"])
         outcome.history = [RoundRecord(**record) for record in header["history"]]
+        outcome.results = tuple(header["results"])
         return outcome
 
 
 Job = Callable[[Connection], Outcome]
+
+
+def with_kept(outcome: Outcome, servers: Mapping[str, SiteServer]) -> Outcome:
+    """An outcome with what the sites of this process keep of it; an engine calls this in the end, in every process."""
+    results = getattr(outcome, "results", ())  # a job may return something of its own
+    if results:
+        outcome.kept = {name: server.results(results) for name, server in servers.items()}
+    return outcome
 
 
 class Engine(Protocol):
@@ -147,4 +163,4 @@ class Spreading(Protocol):
         ...
 
 
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading"]
+__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading", "with_kept"]
