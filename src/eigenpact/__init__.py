@@ -6,13 +6,16 @@ from .algorithms.consensus.gram import Gram
 from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
+from .algorithms.robust.dcf import DCF
+from .algorithms.robust.shrinking import Shrinking
 from .errors import EigenpactError, NotConvergedWarning
-from .estimators import FederatedPCA
+from .estimators import FederatedPCA, RobustPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DCF",
     "FAPS",
     "EigenpactError",
     "FederatedPCA",
@@ -20,6 +23,8 @@ __all__ = [
     "Krylov",
     "LocalPower",
     "NotConvergedWarning",
+    "RobustPCA",
+    "Shrinking",
     "Subspace",
     "datasets",
     "engines",

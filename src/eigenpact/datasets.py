@@ -1,6 +1,7 @@
 """Data to try eigenpact on: synthetic problems, real sets, and ways to split one table into sites.
 
 - ``spectral_problem(n_features, n_rows, ...)``: sites with a known spectrum, the FAPS paper's matrices.
+- ``corrupted_problem(n_features, n_rows, rank, share, ...)``: low-rank rows with sparse gross errors, the robust PCA paper's.
 - ``load(name)``, or ``digits()``, ``mnist()``, ...: a ``Dataset`` with X (n_rows x n_features), y and natural groups.
 - ``partition``: ``by_label``, ``by_group``, ``random``, ``unequal`` and ``dirichlet`` turn one X into named sites.
 
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 from .data import partition
+from .data.corrupted import corrupted_problem
 from .data.loaders import (
     NAMES,
     Dataset,
@@ -40,6 +42,7 @@ __all__ = [
     "Dataset",
     "beijing_air",
     "cifar10",
+    "corrupted_problem",
     "debates",
     "digits",
     "fashion_mnist",

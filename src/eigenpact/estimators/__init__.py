@@ -1,5 +1,6 @@
 """What people touch: scikit-learn style estimators."""
 
 from .pca import FederatedPCA
+from .robust import RobustPCA
 
-__all__ = ["FederatedPCA"]
+__all__ = ["FederatedPCA", "RobustPCA"]

@@ -16,6 +16,9 @@ from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
+from ..algorithms.robust.dcf import DCF
+from ..algorithms.robust.shrinking import Shrinking
+from ..algorithms.robust.solution import RobustAlgorithm
 from ..algorithms.solution import Algorithm
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
@@ -29,6 +32,9 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {
     "faps": FAPS,
 }
 """Exact joint solvers by name, besides "auto"."""
+
+ROBUST_SOLVERS: dict[str, Callable[[], RobustAlgorithm]] = {"shrinking": Shrinking, "dcf": DCF}
+"""Solvers of RobustPCA by name."""
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
@@ -44,6 +50,15 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
         raise InputError(f"solver={solver!r} must be one of {', '.join(['auto', *SOLVERS])} or an instance such as ep.Krylov()")
     return solver  # type: ignore[return-value]
+
+
+def find_robust_solver(solver: Any) -> RobustAlgorithm:
+    """The algorithm that the ``solver`` argument of RobustPCA stands for."""
+    if isinstance(solver, str) and solver in ROBUST_SOLVERS:
+        return ROBUST_SOLVERS[solver]()
+    if isinstance(solver, tuple(cls for cls in ROBUST_SOLVERS.values() if isinstance(cls, type))):
+        return solver  # type: ignore[no-any-return]
+    raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

@@ -9,19 +9,23 @@ from typing import Any
 
 from ..algorithms import setup, start
 from ..algorithms.auto import Auto
+from ..algorithms.robust import agreement, shares
+from ..algorithms.robust.solution import RobustAlgorithm
 from ..algorithms.solution import Algorithm
 from ..runtime import Collective, LocalFunction, Plan, Progress
-from .choices import SOLVERS
+from .choices import ROBUST_SOLVERS, SOLVERS
 
 
-def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | None) -> Plan:
+def plan_of(
+    algorithm: Algorithm | RobustAlgorithm, max_rounds: int, n_components: int | float | None, *, tell_shares: bool = False
+) -> Plan:
     """Functions and collectives that a run of this solver may use, the set-up's among them.
 
     >>> from ..algorithms.consensus.gram import Gram
     >>> plan_of(Gram(), 300, 5).kinds
     ('local', 'sum')
     """
-    functions, kinds = _uses(setup)
+    functions, kinds = _uses(_setup_of(type(algorithm)))
     for module in _modules(type(algorithm)):
         more, others = _uses(module)
         functions, kinds = functions | more, kinds | others
@@ -30,14 +34,25 @@ def plan_of(algorithm: Algorithm, max_rounds: int, n_components: int | float | N
         functions, kinds = functions | more, kinds | others
     if not isinstance(getattr(algorithm, "proxy", None), str):
         kinds = kinds - {"at"}  # the coordinator's own site, where there is one
+    if tell_shares:
+        more, others = _uses(shares)
+        functions, kinds = functions | more, kinds | others
     count = n_components if isinstance(n_components, int) else None
     return Plan(algorithm.name, tuple(sorted(functions)), tuple(sorted(kinds)), max_rounds, count)
 
 
 def functions_of(solver: str) -> tuple[str, ...]:
     """Full names of the local functions that a solver given by name may use, with any start; for a site's policy."""
-    modules = _modules(Auto if solver == "auto" else SOLVERS[solver])
-    return tuple(sorted({name for module in (setup, start, *modules) for name in _uses(module)[0]}))
+    if solver in ROBUST_SOLVERS:
+        modules = [agreement, shares, *_modules(ROBUST_SOLVERS[solver])]
+    else:
+        modules = [setup, start, *_modules(Auto if solver == "auto" else SOLVERS[solver])]
+    return tuple(sorted({name for module in modules for name in _uses(module)[0]}))
+
+
+def _setup_of(solver: Any) -> ModuleType:
+    """Where the set-up of a solver's class is."""
+    return agreement if solver in ROBUST_SOLVERS.values() else setup
 
 
 def _modules(solver: Any) -> list[ModuleType]:
