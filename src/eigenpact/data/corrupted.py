@@ -51,13 +51,13 @@ def corrupted_problem(
     counts = _row_counts(sites, n)
     rng = np.random.default_rng(seed)
     L = rng.standard_normal((n, r)) @ rng.standard_normal((d, r)).T
-    S = np.zeros(n * d)
+    flat = np.zeros(n * d)
     places = rng.choice(n * d, round(share * n * d), replace=False)
     if errors == "large":
-        S[places] = rng.choice([-1.0, 1.0], len(places)) * np.sqrt(n * d)
+        flat[places] = rng.choice([-1.0, 1.0], len(places)) * np.sqrt(n * d)
     else:
-        S[places] = rng.uniform(-OWN_REACH, OWN_REACH, len(places)) * np.sqrt(r)
-    S = S.reshape(n, d)
+        flat[places] = rng.uniform(-OWN_REACH, OWN_REACH, len(places)) * np.sqrt(r)
+    S = flat.reshape(n, d)
     cuts = np.cumsum(counts)[:-1]
     names = site_names(len(counts))
     rows, low_rank, sparse = (dict(zip(names, np.split(A, cuts), strict=True)) for A in (L + S, L, S))

@@ -56,8 +56,8 @@ def find_robust_solver(solver: Any) -> RobustAlgorithm:
     """The algorithm that the ``solver`` argument of RobustPCA stands for."""
     if isinstance(solver, str) and solver in ROBUST_SOLVERS:
         return ROBUST_SOLVERS[solver]()
-    if isinstance(solver, tuple(cls for cls in ROBUST_SOLVERS.values() if isinstance(cls, type))):
-        return solver  # type: ignore[no-any-return]
+    if isinstance(solver, Shrinking | DCF):
+        return solver
     raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
 
 

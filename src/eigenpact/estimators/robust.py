@@ -27,7 +27,7 @@ from .plans import plan_of
 SMALLEST_THRESHOLD = 1e-10
 """Residuals below this, in units of an entry's size, are never errors: they are what rounding leaves."""
 
-SOFT_SWEEPS = 300
+SOFT_SWEEPS = 50
 """Alternations for the scores of DCF-PCA's soft threshold."""
 
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
@@ -83,8 +83,8 @@ class RobustPCA(SiteEstimator):
         Share of all observed entries that are errors.
     rank_fall_ : float or None
         With ``rank="upper"``: the ratio of the eigenvalues where the spectrum was cut; None if it was not.
-    n_components_, n_samples_seen_, n_features_in_, sites_, n_rounds_, n_setup_rounds_, converged_, stop_reason_, history_, ledger_,
-    solver_
+    n_components_, n_samples_seen_, n_features_in_, sites_, n_rounds_, n_setup_rounds_, converged_, stop_reason_, history_,
+    ledger_, solver_
         As for :class:`FederatedPCA`.
 
     Examples
@@ -346,7 +346,8 @@ class RobustPCA(SiteEstimator):
         """Scores of a block and where its errors are."""
         if self._shrinkage == "hard":
             return remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)
-        V, _, _ = minimize(M, observed, U, M @ U, self.threshold_, self._rho, SOFT_SWEEPS)
+        near, _ = remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)  # the soft steps are short
+        V, _, _ = minimize(M, observed, U, near, self.threshold_, self._rho, SOFT_SWEEPS)
         wrong: Mask = np.abs(M - V @ U.T) > self.threshold_
         return V, wrong if observed is None else wrong & observed
 

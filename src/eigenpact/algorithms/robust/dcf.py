@@ -181,24 +181,25 @@ class DCF:
         for t in range(max(1, problem.max_rounds - 1)):  # line 2
             eta = (1.0 if self.step == "auto" else float(self.step)) / (np.sqrt(t + 1) if self.decay else 1.0)
             total, objective = await Sum(descend, U, unit, weights, np.float64(eta), scaled, *counts)  # lines 3, 4
-            U_prev, U = U, total / setup.n_sites  # line 5
-            size = float(np.linalg.norm(U_prev))
-            change = float(np.linalg.norm(U - U_prev)) / size if 0 < size < np.inf else np.inf
-            await Progress(basis=orthonormalize(U) if np.isfinite(change) else None, details=_details(change, float(objective)))
-            if change <= tol or not np.isfinite(change):
+            U = total / setup.n_sites  # line 5
+            finite = bool(np.isfinite(U).all())
+            basis_prev, basis = basis, orthonormalize(U) if finite else basis
+            turn = float(np.linalg.norm(basis - basis_prev @ (basis_prev.T @ basis))) / np.sqrt(setup.n_components)
+            await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
+            if turn <= tol or not finite:
                 break
-        converged = change <= tol
+        if not finite:
+            raise InputError(f"step={self.step!r} is too long: U grew without bound in round {t + 1}; take less, or 'auto'")
+        converged = turn <= tol
         B, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
         residuals = Residuals(levels, self.lam, int(setup.observed.sum()))
         Q, triangle = scipy.linalg.qr(U, mode="economic")  # V U^T = (V R^T) Q^T
         turned = scipy.linalg.block_diag(triangle, 1.0)
         values, axes, mean = principal_axes(Q, turned @ B @ turned.T, n, setup.centred)
         reason = (
-            f"U changed by {change:.1e} of itself, within tol {tol:.1e}"
+            f"the basis turned by {turn:.1e}, within tol {tol:.1e}"
             if converged
-            else f"U grew without bound; take a smaller step than {self.step}, or 'auto'"
-            if not np.isfinite(change)
-            else f"max_rounds={problem.max_rounds} reached: U still changed by {change:.1e} of itself (tol {tol:.1e}); raise "
+            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}); raise "
             "max_rounds, or use solver='shrinking'"
         )
         return RobustSolution(
@@ -213,8 +214,3 @@ class DCF:
             reason=reason,
             notes={"rho": self.rho / d},  # for the orthonormal basis
         )
-
-
-def _details(change: float, objective: float) -> dict[str, float]:
-    """What ``history_`` tells of a round."""
-    return {"change": change, "objective": objective}

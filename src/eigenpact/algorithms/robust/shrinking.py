@@ -6,15 +6,18 @@ Problem
 
 Rounds
     1. U <- a random orthonormal d x k basis, m <- the agreed medians, V_i <- 0, tau <- 3 robust deviations of the entries
-    2. for each round, the coordinator sends U, m and tau:
+    2. for a few rounds, until U turns little: site i cuts its entries back to [-tau, tau] about m, V_i <- these times U, E_i
+       their residual; U and m change as in 5.  (Cut back, large entries still tell their sign; left out, a feature with large
+       loadings would be missing from the start and might never come back.)
+       Then for each round, the coordinator sends U, m and tau:
     3.     site i trusts the entries with |M_i - V_i U^T - 1 m^T| <= tau and finds V_i by least squares on them (a few steps of
            conjugate gradients); trusts anew; S_i is the residual elsewhere, E_i the residual where it trusts
     4.     sites send E_i^T [V_i 1] and [V_i 1]^T [V_i 1], trusted entries by feature, and counts of |E_i| by size; all are summed
     5.     [U m] <- [U m] + (sum E_i^T [V_i 1]) (sum [V_i 1]^T [V_i 1])^-1, each feature's step divided by its trusted share;
            U <- the nearest orthonormal basis
-    6.     tau <- as the counts say (``robust/thresholds.py``)
-    7.     with an upper bound on the rank: from round 8 on, if the eigenvalues of sum V_i^T V_i fall by more than half at the
-           same place in two rounds, cut U and V_i there and begin again with the first threshold
+    6.     tau <- as the counts say (``robust/thresholds.py``), once U turns little or after a few rounds
+    7.     with an upper bound on the rank: from the eighth of these rounds on, if the eigenvalues of the scatter of all V_i fall
+           by more than half at the same place in two rounds, cut U and V_i there and begin again with the first threshold
     8. stop when U turns by less than tol and tau has come down to the noise
 
 Leaves the site
@@ -58,7 +61,7 @@ from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from .agreement import RobustSetup
 from .entries import blocks, fit_scores, trusted
-from .solution import RobustSolution, principal_axes
+from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
 STEPS = 3
@@ -70,8 +73,12 @@ LEAST_SHARE = 0.2
 NEGLIGIBLE = 10.0
 """A threshold of so many tol, in units of an entry's size, hides no error that matters."""
 
-REVEAL_FROM, CLEAR_FALL = 8, 0.5
-"""The round from which the spectrum is looked at, and the ratio of neighbouring eigenvalues that counts as a fall."""
+CLIPPED_ROUNDS, PATIENCE, RESTLESS = 4, 5, 0.1
+"""The most rounds of line 2, and those that the first threshold waits; both end when the basis turns by less than RESTLESS."""
+
+REVEAL_FROM, CLEAR_FALL, NOTHING = 8, 0.5, 1e-4
+"""The hard-threshold round from which the spectrum is looked at; the ratio of neighbouring eigenvalues that counts as a fall;
+and the share of the largest one below which eigenvalues are all the same."""
 
 
 @local(
@@ -100,6 +107,26 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B, by_feature, counts), keep={"V": V})
 
 
+@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, keeps=("V",))
+def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
+    """Line 2."""
+    d, k = U.shape
+    V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
+    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+        M -= shift
+        np.clip(M, -tau, tau, out=M)
+        if observed is not None:
+            M *= observed
+        V[where] = M @ U
+        R = M - V[where] @ U.T
+        if observed is not None:
+            R *= observed
+        V_1 = np.column_stack([V[where], np.ones(len(M))])
+        G += R.T @ V_1
+        B += V_1.T @ V_1
+    return Reply((G, B), keep={"V": V})
+
+
 @local(takes={"rotation": "p k"}, keeps=("V",))
 def turn_scores(site: Site, rotation: Array) -> Reply:
     """Line 7: scores in the rotated and cut basis."""
@@ -123,38 +150,43 @@ class Shrinking:
         tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
         searching, gap = problem.rank == "upper" and start is None, Fall(0, 1.0)
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
-        shift, tau = np.zeros(d), START * setup.size
-        observed = int(setup.observed.sum())
-        for t in range(1, problem.max_rounds + 1):  # line 2
+        shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
+        begun, turn = 0, np.inf
+        while begun < min(CLIPPED_ROUNDS, problem.max_rounds - 1) and turn > RESTLESS:  # line 2
+            G, B = await Sum(clipped_step, U, shift, np.float64(tau))
+            U_prev, (U, shift, turn) = U, moved(U, shift, consensus_step(G, B, setup.centred))
+            begun += 1
+            await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
+        for t in range(begun + 1, problem.max_rounds + 1):
             G, B, by_feature, counts = await Sum(threshold_step, U, shift, np.float64(tau))  # lines 3, 4
-            k = U.shape[1]
-            residuals = Residuals(counts, tau, observed)
+            k, residuals = U.shape[1], Residuals(counts, tau, observed)
             D = consensus_step(G, B, setup.centred) / np.maximum(by_feature / setup.n_samples, LEAST_SHARE)[:, None]  # line 5
-            turn = float(np.linalg.norm(D[:, :k] - U @ (U.T @ D[:, :k]))) / np.sqrt(k)
+            U_prev, (U, shift, turn) = U, moved(U, shift, D)
             wrong = 1 - residuals.trusted / observed
-            U_prev, U, shift = U, nearest_basis(U + D[:, :k]), shift + D[:, k]
             details = {"turn": turn, "threshold": tau, "deviation": residuals.deviation, "wrong": wrong, "rank": float(k)}
             await Progress(basis=U, details=details)
             converged = turn <= tol and residuals.settled(NEGLIGIBLE * tol * setup.size)
-            if converged or t == problem.max_rounds:
+            if converged:
                 break
-            tau = residuals.next_threshold()  # line 6
-            if searching and t >= REVEAL_FROM:  # line 7
-                gap, last = steepest_fall(B[:k, :k]), gap
+            if turn <= RESTLESS or t - begun >= PATIENCE:
+                tau = residuals.next_threshold()  # line 6
+            if searching and t - begun >= REVEAL_FROM:  # line 7
+                scatter = score_scatter(B, setup.n_samples, setup.centred)
+                gap, last = steepest_fall(scatter), gap
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
-                    _, rotation = top_eigenpairs(B[:k, :k], gap.rank)
+                    _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, searching = orthonormalize(U_prev @ rotation), START * setup.size, False
+                    U, tau, searching, begun = orthonormalize(U_prev @ rotation), START * setup.size, False, t
         values, axes, mean = principal_axes(U, B, setup.n_samples, setup.centred)  # line 8
         reason = (
-            f"the basis turned by {turn:.1e}, within tol {tol:.1e}, at a threshold of {tau:.1e}"
+            f"the basis turned by {turn:.1e}, within tol {tol:.1e}, at a threshold of {residuals.threshold:.1e}"
             if converged
             else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) at a threshold "
-            f"of {tau:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
+            f"of {residuals.threshold:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
         )
         notes = {"fall": gap.ratio, "revealed": problem.rank == "upper" and not searching}
         deviation = residuals.deviation
-        return RobustSolution(axes, values, shift + mean, tau, "hard", deviation, wrong, converged, reason, notes)
+        return RobustSolution(axes, values, shift + mean, residuals.threshold, "hard", deviation, wrong, converged, reason, notes)
 
 
 @dataclass(frozen=True)
@@ -165,17 +197,25 @@ class Fall:
     ratio: float
 
 
-def steepest_fall(products: Array) -> Fall:
-    """The steepest fall of the eigenvalues of V^T V (k x k).
+def steepest_fall(scatter: Array) -> Fall:
+    """The steepest fall of the eigenvalues of the scores' scatter (k x k).
 
     >>> steepest_fall(np.diag([4.0, 3.0, 0.03]))
     Fall(rank=2, ratio=0.01)
     """
-    values = np.maximum(top_eigenpairs(products)[0], 0.0)
+    values = top_eigenpairs(scatter)[0]
+    values = np.maximum(values, NOTHING * values[0])
     ratios = np.divide(values[1:], values[:-1], out=np.ones(len(values) - 1), where=values[:-1] > 0)
     if not ratios.size:
         return Fall(1, 1.0)
     return Fall(int(ratios.argmin()) + 1, round(float(ratios.min()), 12))
+
+
+def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
+    """U and m after the step D (d x k+1), and by how much U turns: a root mean square of sines, for small steps."""
+    k = U.shape[1]
+    turn = float(np.linalg.norm(D[:, :k] - U @ (U.T @ D[:, :k]))) / np.sqrt(k)
+    return nearest_basis(U + D[:, :k]), shift + D[:, k], float(turn)
 
 
 def consensus_step(G: Array, B: Array, centred: bool) -> Array:

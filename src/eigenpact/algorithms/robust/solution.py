@@ -64,6 +64,13 @@ class RobustAlgorithm(Protocol):
         ...
 
 
+def score_scatter(products: Array, n: int, centred: bool) -> Array:
+    """Scatter (k x k) of n scores V about their mean, or about zero, from [V 1]^T [V 1] (k+1 x k+1)."""
+    sums = products[:-1, -1]
+    scatter: Array = products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
+    return scatter
+
+
 def principal_axes(U: Array, products: Array, n: int, centred: bool) -> tuple[Array, Array, Array]:
     """Eigenvalues, principal axes (d x k) and mean (d,) of rows V U^T, from ``products`` = [V 1]^T [V 1] (k+1 x k+1).
 
@@ -71,8 +78,6 @@ def principal_axes(U: Array, products: Array, n: int, centred: bool) -> tuple[Ar
     >>> values.tolist(), mean.tolist()
     ([2.0], [2.0, 0.0, 0.0])
     """
-    k = U.shape[1]
-    sums = products[:k, k] if centred else np.zeros(k)
-    values, rotation = top_eigenpairs(products[:k, :k] - np.outer(sums, sums) / n)
-    mean: Array = U @ (sums / n)
+    values, rotation = top_eigenpairs(score_scatter(products, n, centred))
+    mean: Array = U @ (products[:-1, -1] / n if centred else np.zeros(U.shape[1]))
     return np.maximum(values, 0.0), np.ascontiguousarray(U @ rotation), mean

@@ -108,7 +108,7 @@ class Residuals:
             return 0.0 if self.counts[0] == 0 or self.threshold == 0 else _edge(_level(self.threshold) - LEVELS + 2)
         low, high = (_edge(_level(self.threshold) - LEVELS + 1 + i + j) for j in (0, 1))
         share = (rank - below[i - 1]) / self.counts[i]
-        return min(self.threshold, low + share * (high - low))
+        return min(self.threshold, low + float(share) * (high - low))
 
 
 def _level(size: float) -> int:
