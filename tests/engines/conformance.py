@@ -33,7 +33,7 @@ from eigenpact.runtime import (
     Sum,
     local,
 )
-from tests.engines.problems import OWN, SOLVERS, directed_ring, ring
+from tests.engines.problems import OWN, ROBUST, SOLVERS, directed_ring, ring
 
 Answer = dict[str, Any]
 
@@ -43,7 +43,7 @@ KINDS = ("at", "chain", "gather", "local", "max", "sum")
 
 @dataclass(frozen=True)
 class Case:
-    """A solver with its options, or a program (of no arguments) with perhaps a graph.
+    """A solver with its options, options of RobustPCA, or a program (of no arguments) with perhaps a graph.
 
     ``own`` is the coordinator's own site, which must be in the coordinator's process.
     """
@@ -54,6 +54,7 @@ class Case:
     program: Callable[[], Any] | None = None
     graph: Mapping[str, tuple[str, ...]] | None = None
     own: str | None = None
+    robust: bool = False
 
 
 # -- a program for each collective ------------------------------------------------------------------------------------------
@@ -230,6 +231,7 @@ CASES: tuple[Case, ...] = (
         Case(label, solver=solver, options=options, own=getattr(solver, "proxy", None))
         for label, (solver, options) in SOLVERS.items()
     ),
+    *(Case(label, options=options, robust=True) for label, options in ROBUST.items()),
     Case("Sum", program=sums),
     Case("Gather", program=gathers),
     Case("Max", program=maxima),
@@ -263,6 +265,8 @@ def on(engine: Any, sites: Mapping[str, Any]) -> Callable[[Case], Answer]:
     def run(case: Case) -> Answer:
         if case.program is not None:
             return execute(case, engine, sites)
+        if case.robust:
+            return of_model(ep.RobustPCA(3, random_state=0, engine=engine, **case.options).fit(sites or None))
         pca = ep.FederatedPCA(3, solver=case.solver, random_state=0, engine=engine, **case.options).fit(sites or None)
         return of_model(pca)
 
@@ -285,11 +289,11 @@ def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
     return {"bits": {name: bits(a) for name, a in outcome.arrays.items()}, "ledger": rows(outcome.ledger)} | outcome.facts
 
 
-def of_model(pca: ep.FederatedPCA) -> Answer:
+def of_model(pca: ep.FederatedPCA | ep.RobustPCA) -> Answer:
     """What a fit ended with."""
-    names = ("components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_")
+    names = ("components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_", "threshold_")
     return {
-        "bits": {name: bits(getattr(pca, name)) for name in names},
+        "bits": {name: bits(getattr(pca, name)) for name in names if hasattr(pca, name)},
         "ledger": rows(pca.ledger_),
         "rounds": pca.n_rounds_,
         "setup_rounds": pca.n_setup_rounds_,

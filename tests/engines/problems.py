@@ -25,6 +25,13 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "auto": ("auto", {}),
 }
 
+ROBUST: dict[str, dict[str, Any]] = {
+    "robust": {"tol": 1e-4, "tell_shares": True},
+    "robust-upper": {"rank": "upper", "scale": "robust", "tol": 1e-2},
+    "robust-dcf": {"solver": ep.DCF(K=2), "center": False, "tol": 1e-2},
+}
+"""Options of RobustPCA."""
+
 
 def problem_sites() -> dict[str, np.ndarray[Any, Any]]:
     """Five named sites with 20 features and 7 to 120 rows."""

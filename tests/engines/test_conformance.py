@@ -8,7 +8,7 @@ import pytest
 
 from eigenpact.engines import InProcess, inprocess
 from tests.engines import conformance
-from tests.engines.problems import SOLVERS, problem_sites
+from tests.engines.problems import ROBUST, SOLVERS, problem_sites
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,16 @@ def serial() -> dict[str, conformance.Answer]:
 
 
 def test_every_solver_and_every_collective_has_a_case(serial: dict[str, conformance.Answer]) -> None:
-    assert set(SOLVERS) | {"Sum", "Gather", "Max", "At", "Chain", "Local", "Exchange on a ring", "Max on a graph"} <= set(serial)
+    assert set(SOLVERS) | set(ROBUST) | {
+        "Sum",
+        "Gather",
+        "Max",
+        "At",
+        "Chain",
+        "Local",
+        "Exchange on a ring",
+        "Max on a graph",
+    } <= set(serial)
     assert all(answer["ledger"] and answer["bits"] for answer in serial.values())
 
 

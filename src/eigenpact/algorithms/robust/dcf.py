@@ -55,15 +55,18 @@ from .entries import Mask, blocks
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
+STEADY = 0.9
+"""U is not at rest while its size falls below this share of itself in a round, or grows by as much: rho may be too large."""
+
 
 @local(
-    takes={"U": "d k", "unit": "", "weights": "2", "eta": "", "scaled": "", "K": "", "sweeps": ""},
+    takes={"U": "d k", "unit": "", "weights": "3", "eta": "", "scaled": "", "K": "", "sweeps": ""},
     sends={"U": "d k", "objective": ""},
     keeps=("V",),
 )
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
-    """Lines 3 and 4; ``weights`` are lambda and rho / n, and a ``scaled`` eta is divided by the curvature at this site."""
-    lam, rho_n = float(weights[0]), float(weights[1])
+    """Lines 3 and 4; ``weights`` are lambda, rho and rho / n, and a ``scaled`` eta is divided by the curvature at this site."""
+    lam, rho, rho_n = weights.tolist()
     n, ridge = site.X.shape[0], rho_n * site.X.shape[0]
     V = np.array(site.kept["V"]) if "V" in site.kept else None
     objective = None
@@ -71,8 +74,8 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
         V_new, descent, value = np.zeros((n, U.shape[1])), np.zeros_like(U), 0.0
         for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
             M /= unit
-            first = scores(np.clip(M, -START, START), U, ridge) if V is None else V[where]
-            V_i, E, objective_i = minimize(M, observed, U, first, lam, ridge, int(sweeps))
+            first = scores(np.clip(M, -START, START), U, rho) if V is None else V[where]
+            V_i, E, objective_i = minimize(M, observed, U, first, lam, rho, int(sweeps))
             V_new[where] = V_i
             descent += E.T @ V_i
             value += objective_i
@@ -177,20 +180,21 @@ class DCF:
         basis = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)
         U = np.sqrt(d) * basis  # line 1
         counts = np.int64(self.K), np.int64(self.sweeps)
-        weights, scaled = np.array([self.lam, self.rho / n]), np.bool_(self.step == "auto")
+        weights, scaled = np.array([self.lam, self.rho, self.rho / n]), np.bool_(self.step == "auto")
         for t in range(max(1, problem.max_rounds - 1)):  # line 2
             eta = (1.0 if self.step == "auto" else float(self.step)) / (np.sqrt(t + 1) if self.decay else 1.0)
             total, objective = await Sum(descend, U, unit, weights, np.float64(eta), scaled, *counts)  # lines 3, 4
-            U = total / setup.n_sites  # line 5
-            finite = bool(np.isfinite(U).all())
+            U, size = total / setup.n_sites, float(np.linalg.norm(U))  # line 5
+            growth = float(np.linalg.norm(U)) / size if size > 0 else 0.0
+            finite = bool(np.isfinite(growth))
             basis_prev, basis = basis, orthonormalize(U) if finite else basis
             turn = float(np.linalg.norm(basis - basis_prev @ (basis_prev.T @ basis))) / np.sqrt(setup.n_components)
             await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
-            if turn <= tol or not finite:
+            converged = turn <= tol and STEADY < growth < 1 / STEADY
+            if converged or not finite:
                 break
         if not finite:
             raise InputError(f"step={self.step!r} is too long: U grew without bound in round {t + 1}; take less, or 'auto'")
-        converged = turn <= tol
         B, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
         residuals = Residuals(levels, self.lam, int(setup.observed.sum()))
         Q, triangle = scipy.linalg.qr(U, mode="economic")  # V U^T = (V R^T) Q^T
@@ -199,8 +203,8 @@ class DCF:
         reason = (
             f"the basis turned by {turn:.1e}, within tol {tol:.1e}"
             if converged
-            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}); raise "
-            "max_rounds, or use solver='shrinking'"
+            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) and U changed in "
+            f"size by a factor of {growth:.2g}; raise max_rounds, or use solver='shrinking'"
         )
         return RobustSolution(
             basis=axes,

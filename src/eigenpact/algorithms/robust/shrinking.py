@@ -220,10 +220,11 @@ def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
 
 def consensus_step(G: Array, B: Array, centred: bool) -> Array:
     """How [U m] changes (d x k+1): G B^-1, in the least squares sense where scores do not span; m stays if not centred."""
-    k = len(B) - 1
-    if centred:
-        return np.asarray(G @ scipy.linalg.pinvh(B))
-    return np.column_stack([G[:, :k] @ scipy.linalg.pinvh(B[:k, :k]), np.zeros(len(G))])
+    k = len(B) if centred else len(B) - 1
+    sizes = np.sqrt(np.diag(B)[:k])
+    sizes = np.where(sizes > 0, sizes, 1.0)  # scores and ones are of different units
+    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes)) / sizes
+    return np.asarray(D if centred else np.column_stack([D, np.zeros(len(G))]))
 
 
 def nearest_basis(A: Array) -> Array:
