@@ -55,8 +55,9 @@ from .entries import Mask, blocks
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
-STEADY = 0.9
-"""U is not at rest while its size falls below this share of itself in a round, or grows by as much: rho may be too large."""
+STEADY, WILD = 0.9, 1e8
+"""U is not at rest while its size falls below STEADY of itself in a round (rho may be too large) or grows by as much; growing by
+WILD it is lost."""
 
 
 @local(
@@ -186,15 +187,16 @@ class DCF:
             total, objective = await Sum(descend, U, unit, weights, np.float64(eta), scaled, *counts)  # lines 3, 4
             U, size = total / setup.n_sites, float(np.linalg.norm(U))  # line 5
             growth = float(np.linalg.norm(U)) / size if size > 0 else 0.0
-            finite = bool(np.isfinite(growth))
-            basis_prev, basis = basis, orthonormalize(U) if finite else basis
+            if not growth < WILD:
+                raise InputError(
+                    f"step={self.step!r} is too long: U grows by {growth:.1e} in round {t + 1}; take less, or 'auto'"
+                )
+            basis_prev, basis = basis, orthonormalize(U)
             turn = float(np.linalg.norm(basis - basis_prev @ (basis_prev.T @ basis))) / np.sqrt(setup.n_components)
             await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
             converged = turn <= tol and STEADY < growth < 1 / STEADY
-            if converged or not finite:
+            if converged:
                 break
-        if not finite:
-            raise InputError(f"step={self.step!r} is too long: U grew without bound in round {t + 1}; take less, or 'auto'")
         B, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
         residuals = Residuals(levels, self.lam, int(setup.observed.sum()))
         Q, triangle = scipy.linalg.qr(U, mode="economic")  # V U^T = (V R^T) Q^T
@@ -203,8 +205,8 @@ class DCF:
         reason = (
             f"the basis turned by {turn:.1e}, within tol {tol:.1e}"
             if converged
-            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) and U changed in "
-            f"size by a factor of {growth:.2g}; raise max_rounds, or use solver='shrinking'"
+            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) and U changed "
+            f"in size by a factor of {growth:.2g}; raise max_rounds, or use solver='shrinking'"
         )
         return RobustSolution(
             basis=axes,
