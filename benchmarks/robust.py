@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from eigenpact.reproduce.robust import recovered
 
 import eigenpact as ep
 from benchmarks.table import Row, pytest_row
 from eigenpact.metrics import largest_sine
 from eigenpact.reproduce.inexact_alm import inexact_alm
+from eigenpact.reproduce.robust import recovered
 
 SITES = 10
 TESTS = "tests/algorithms/robust"
@@ -34,7 +34,7 @@ def rows(size: str) -> Iterator[Row]:
     yield from _speed()
     yield from _transform()
     yield _bad_site()
-    yield from _theory()
+    yield from _theory(size)
 
 
 def _section_4(size: str) -> Iterator[Row]:
@@ -159,9 +159,11 @@ def _bad_site() -> Row:
     )
 
 
-def _theory() -> Iterator[Row]:
+def _theory(size: str) -> Iterator[Row]:
     dcf = f"{TESTS}/test_dcf.py"
     yield pytest_row("Lemma 2 (Danskin), K = 1 as a global step, Theorem 2", "hold", dcf, "-k", "lemma or one_local or theorem")
+    if size == "small":
+        return  # the rest is part of make test
     shrinking = f"{TESTS}/test_shrinking.py"
     memory = "tests/estimators/test_robust.py"
     yield pytest_row("memory at a site, and rows on disk", "<= 4 times the data", shrinking, memory, "-k", "memory or on_disk")
