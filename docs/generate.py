@@ -29,6 +29,10 @@ PARTS = {
     "subspace": "eigenpact.algorithms.consensus.subspace",
     "localpower": "eigenpact.algorithms.consensus.localpower",
     "faps": "eigenpact.algorithms.consensus.faps",
+    "Set-up of RobustPCA": "eigenpact.algorithms.robust.agreement",
+    "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
+    "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
+    "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -37,6 +41,9 @@ REMARKS = {
     '`keep_centre` with `center="site"`.\n',
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
+    "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
+    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; `turn_scores` once with "
+    '`rank="upper"`.\n',
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
 }
 

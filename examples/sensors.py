@@ -45,9 +45,8 @@ def main(picture: str = "sensors.png") -> None:
         hit, false = (errors & wrong[name]).sum(), (errors & ~wrong[name]).sum()
         print(f"{name:9} {wrong[name].sum():8d} {hit / wrong[name].sum():14.1%} {false / X.size:14.2%} {np.median(off):18.1e}")
     plain = ep.FederatedPCA(FACTORS, scale="pooled").fit({k: np.where(np.isnan(X), pca.mean_, X) for k, X in recorded.items()})
-    print(
-        f"\nsubspace found by plain PCA is {_sine(plain, true, pca.scale_):.2f} off (sine), by robust PCA {_sine(pca, true, pca.scale_):.4f}"
-    )
+    off, robustly_off = (_sine(model, true, pca.scale_) for model in (plain, pca))
+    print(f"\nthe subspace found by plain PCA is {off:.2f} off (sine), by robust PCA {robustly_off:.4f}")
     figure = Figure(figsize=(10, 4.2), dpi=80, layout="constrained")
     images = {
         "Delft: readings, in robust deviations": (recorded["Delft"] - pca.mean_) / pca.scale_,
