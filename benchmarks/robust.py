@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -172,6 +171,3 @@ def _theory(size: str) -> Iterator[Row]:
 
 def _off(found: Any, exact: Any) -> float:
     return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
-
-
-warnings.simplefilter("ignore", ep.NotConvergedWarning)  # told by the numbers

@@ -118,6 +118,11 @@ def test_pickling_drops_the_rows() -> None:
     assert again.components_.tobytes() == pca.components_.tobytes()
 
 
+def test_a_model_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputTypeError, match="RobustPCA has no model folder yet"):
+        ep.save_model(fitted()[0], tmp_path / "model")
+
+
 # -- input ------------------------------------------------------------------------------------------
 
 
