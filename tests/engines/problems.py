@@ -26,9 +26,9 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 ROBUST: dict[str, dict[str, Any]] = {
-    "robust": {"tol": 1e-4, "tell_shares": True},
-    "robust-upper": {"rank": "upper", "scale": "robust", "tol": 1e-2},
-    "robust-dcf": {"solver": ep.DCF(K=2), "center": False, "tol": 1e-2},
+    "robust": {"tol": 0.05, "tell_shares": True},
+    "robust-scaled": {"rank": "upper", "scale": "robust", "tol": 0.1},
+    "robust-dcf": {"solver": ep.DCF(K=2), "center": False, "tol": 0.05},
 }
 """Options of RobustPCA."""
 
