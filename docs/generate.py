@@ -38,6 +38,10 @@ PARTS = {
     "varpro": "eigenpact.algorithms.personalized.varpro",
     "perpca": "eigenpact.algorithms.personalized.perpca",
     "individual, pooled and distpca": "eigenpact.algorithms.personalized.baselines",
+    "Set-up of RobustPCA": "eigenpact.algorithms.robust.agreement",
+    "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
+    "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
+    "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -49,6 +53,9 @@ REMARKS = {
     "Set-up and end of every solver of personalized PCA": "`local_share` runs unless `misalignment=False`; `settle` only if the "
     "last step tried was refused, or with rows held out.\n",
     "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
+    "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
+    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; `turn_scores` once with "
+    '`rank="upper"`.\n',
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
     "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
     "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",

@@ -9,6 +9,8 @@ from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
 from .algorithms.personalized.perpca import PerPCA
 from .algorithms.personalized.varpro import VarPro
+from .algorithms.robust.dcf import DCF
+from .algorithms.robust.shrinking import Shrinking
 from .algorithms.statistical.davidson import Davidson
 from .algorithms.statistical.hot_potato import HotPotato
 from .algorithms.statistical.lanczos import Lanczos
@@ -16,12 +18,13 @@ from .algorithms.statistical.one_shot import OneShot
 from .algorithms.statistical.power import Power
 from .algorithms.statistical.shift_invert import ShiftInvert
 from .errors import EigenpactError, NotConvergedWarning, NotIdentifiableWarning
-from .estimators import FederatedPCA, PersonalizedPCA
+from .estimators import FederatedPCA, PersonalizedPCA, RobustPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DCF",
     "FAPS",
     "Auto",
     "Davidson",
@@ -38,7 +41,9 @@ __all__ = [
     "PerPCA",
     "PersonalizedPCA",
     "Power",
+    "RobustPCA",
     "ShiftInvert",
+    "Shrinking",
     "Subspace",
     "VarPro",
     "datasets",

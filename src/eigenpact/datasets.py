@@ -2,6 +2,7 @@
 
 - ``spectral_problem(n_features, n_rows, ...)``: sites with a known spectrum, the FAPS paper's matrices.
 - ``personalized_problem(n_sites, n_features, n_global, n_local, ...)``: sites with known shared and own directions.
+- ``corrupted_problem(n_features, n_rows, rank, share, ...)``: low-rank rows with sparse gross errors, the robust PCA paper's.
 - ``load(name)``, or ``digits()``, ``mnist()``, ...: a ``Dataset`` with X (n_rows x n_features), y and natural groups.
 - ``partition``: ``by_label``, ``by_group``, ``random``, ``unequal`` and ``dirichlet`` turn one X into named sites.
 
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 from .data import partition
+from .data.corrupted import corrupted_problem
 from .data.loaders import (
     NAMES,
     Dataset,
@@ -42,6 +44,7 @@ __all__ = [
     "PersonalizedProblem",
     "beijing_air",
     "cifar10",
+    "corrupted_problem",
     "debates",
     "digits",
     "fashion_mnist",

@@ -75,7 +75,7 @@ def test_kits_are_made(kits: Path) -> None:
 
 def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
-    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random")):
+    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random"), ep.Shrinking(), ep.DCF()):
         plan = plan_of(solver, 300, 2)
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,29 +38,32 @@ from eigenpact.runtime import (
     Sum,
     local,
 )
-from tests.engines.problems import OWN, PERSONALIZED, SOLVERS, directed_ring, ring
+from tests.engines.problems import OWN, PERSONALIZED, ROBUST, SOLVERS, directed_ring, ring
 
 Answer = dict[str, Any]
 
 KINDS = ("at", "chain", "gather", "local", "max", "sum")
 """Collectives with a coordinator."""
 
+JOINT = partial(ep.FederatedPCA, 3)
+PERSONAL = partial(ep.PersonalizedPCA, n_global=2, n_local=2)
+ROBUST_MODEL = partial(ep.RobustPCA, 3)
+
 
 @dataclass(frozen=True)
 class Case:
-    """A solver with its options, or a program (of no arguments) with perhaps a graph.
+    """An estimator with its options, or a program (of no arguments) with perhaps a graph.
 
-    ``own`` is the coordinator's own site, which must be in the coordinator's process; ``personal`` says that the solver is one of
-    PersonalizedPCA.
+    ``own`` is the coordinator's own site, which must be in the coordinator's process; ``estimator`` is given with its parameters
+    that have no default.
     """
 
     label: str
-    solver: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
     program: Callable[[], Any] | None = None
     graph: Mapping[str, tuple[str, ...]] | None = None
     own: str | None = None
-    personal: bool = False
+    estimator: Callable[..., Any] = JOINT
 
 
 # -- a program for each collective ------------------------------------------------------------------------------------------
@@ -257,11 +261,12 @@ async def addresses() -> Any:
 
 CASES: tuple[Case, ...] = (
     *(
-        Case(label, solver=solver, options=options, own=OWN if label.endswith("-proxy") else None)
+        Case(label, options={"solver": solver, **options}, own=OWN if label.endswith("-proxy") else None)
         for label, (solver, options) in SOLVERS.items()
     ),
-    *(Case(label, solver=solver, options=options, personal=True) for label, (solver, options) in PERSONALIZED.items()),
+    *(Case(label, options={"solver": s, **o}, estimator=PERSONAL) for label, (s, o) in PERSONALIZED.items()),
     Case("Personalized, every round", program=orthogonal),
+    *(Case(label, options=options, estimator=ROBUST_MODEL) for label, options in ROBUST.items()),
     Case("Sum", program=sums),
     Case("Gather", program=gathers),
     Case("Max", program=maxima),
@@ -302,11 +307,8 @@ def on(engine: Any, sites: Mapping[str, Any]) -> Callable[[Case], Answer]:
 
 
 def model(case: Case, engine: Any) -> Any:
-    """The estimator of a case with a solver."""
-    settings = {"solver": case.solver, "random_state": 0, "engine": engine, **case.options}
-    if case.personal:
-        return ep.PersonalizedPCA(**{"n_global": 2, "n_local": 2} | settings)
-    return ep.FederatedPCA(3, **settings)
+    """The estimator of a case that has no program."""
+    return case.estimator(**{"random_state": 0, "engine": engine, **case.options})
 
 
 def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
@@ -327,7 +329,8 @@ def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
 
 def of_model(pca: Any) -> Answer:
     """What a fit ended with, as every process knows it."""
-    names = ["components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_", "misalignment_"]
+    names = ["components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_"]
+    names += ["misalignment_", "threshold_"]
     return {
         "bits": {name: bits(getattr(pca, name)) for name in names if getattr(pca, name, None) is not None},
         "ledger": rows(pca.ledger_),

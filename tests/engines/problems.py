@@ -45,6 +45,13 @@ PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 """Cases of PersonalizedPCA with two global and (at most) two local components."""
 
+ROBUST: dict[str, dict[str, Any]] = {
+    "robust": {"tol": 0.05, "tell_shares": True},
+    "robust-scaled": {"rank": "upper", "scale": "robust", "tol": 0.1},
+    "robust-dcf": {"solver": ep.DCF(K=2), "center": False, "tol": 0.05},
+}
+"""Options of RobustPCA."""
+
 
 def problem_sites() -> dict[str, np.ndarray[Any, Any]]:
     """Five named sites with 20 features and 7 to 120 rows."""

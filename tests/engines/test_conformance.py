@@ -9,7 +9,7 @@ import pytest
 
 from eigenpact.engines import InProcess, inprocess
 from tests.engines import conformance
-from tests.engines.problems import PERSONALIZED, SOLVERS, problem_sites
+from tests.engines.problems import PERSONALIZED, ROBUST, SOLVERS, problem_sites
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def serial() -> dict[str, conformance.Answer]:
 
 
 def test_every_solver_and_every_collective_has_a_case(serial: dict[str, conformance.Answer]) -> None:
-    assert {*SOLVERS, *PERSONALIZED} <= set(serial)
+    assert {*SOLVERS, *PERSONALIZED, *ROBUST} <= set(serial)
     assert {"Sum", "Gather", "Max", "At", "Chain", "Local", "Exchange on a ring", "Max on a graph"} <= set(serial)
     assert all(answer["ledger"] and answer["bits"] for answer in serial.values())
 

@@ -40,14 +40,11 @@ pytestmark = pytest.mark.xdist_group("nvflare")
 NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
+ALL_SOLVERS = (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, *choices.ROBUST_SOLVERS)
+
 OPEN_POLICY = {
-    "solvers": ["auto", *choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, "programs"],
-    "functions": sorted(
-        {
-            *conformance.PLAN.functions,
-            *(name for solver in (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS) for name in functions_of(solver)),
-        }
-    ),
+    "solvers": ["auto", *ALL_SOLVERS, "programs"],
+    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
     "modules": ["tests.engines.conformance"],
     "min_rows": 5,
     "max_rounds": 3000,

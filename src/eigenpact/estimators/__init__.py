@@ -2,5 +2,6 @@
 
 from .pca import FederatedPCA
 from .personalized import PersonalizedPCA
+from .robust import RobustPCA
 
-__all__ = ["FederatedPCA", "PersonalizedPCA"]
+__all__ = ["FederatedPCA", "PersonalizedPCA", "RobustPCA"]

@@ -19,6 +19,9 @@ from ..algorithms.consensus.subspace import Subspace
 from ..algorithms.personalized.baselines import DistPCA, Individual, Pooled
 from ..algorithms.personalized.perpca import PerPCA
 from ..algorithms.personalized.varpro import VarPro
+from ..algorithms.robust.dcf import DCF
+from ..algorithms.robust.shrinking import Shrinking
+from ..algorithms.robust.solution import RobustAlgorithm
 from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.hot_potato import HotPotato
@@ -54,6 +57,9 @@ PERSONALIZED_SOLVERS: dict[str, Callable[[], Any]] = {
 }
 """Solvers of PersonalizedPCA by name; the last three are baselines."""
 
+ROBUST_SOLVERS: dict[str, Callable[[], RobustAlgorithm]] = {"shrinking": Shrinking, "dcf": DCF}
+"""Solvers of RobustPCA by name."""
+
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
@@ -82,6 +88,15 @@ def find_personalized_solver(solver: Any) -> Any:
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
         raise InputError(f"solver={solver!r} must be one of {allowed} or an instance such as ep.PerPCA(choice=2)")
     return solver
+
+
+def find_robust_solver(solver: Any) -> RobustAlgorithm:
+    """The algorithm that the ``solver`` argument of RobustPCA stands for."""
+    if isinstance(solver, str) and solver in ROBUST_SOLVERS:
+        return ROBUST_SOLVERS[solver]()
+    if isinstance(solver, Shrinking | DCF):
+        return solver
+    raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

@@ -16,8 +16,9 @@ from ..algorithms import setup, start
 from ..algorithms.auto import Auto
 from ..algorithms.personalized import parts
 from ..algorithms.personalized import start as personal_start
+from ..algorithms.robust import agreement, shares
 from ..runtime import Collective, LocalFunction, Plan, Progress
-from .choices import PERSONALIZED_SOLVERS, SOLVERS
+from .choices import PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
 
 _reading = Lock()
 """Held while a source is parsed: fits may run in threads, and the parser of Python 3.11 fails when two of them use it at once."""
@@ -36,6 +37,7 @@ class Family:
 FAMILIES = (
     Family(SOLVERS | {"auto": Auto}, (setup,), {"one-shot": start}),
     Family(PERSONALIZED_SOLVERS, (setup, parts), {"distpca": personal_start, "covariance": personal_start}),
+    Family(ROBUST_SOLVERS, (agreement,), {}, (shares,)),
 )
 
 
