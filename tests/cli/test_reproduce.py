@@ -16,7 +16,8 @@ from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, S
 
 FAPS = [f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)]
 PERSONALIZED = [f"personalized-table{i}" for i in range(2, 8)] + [f"personalized-fig{i}" for i in (1, *range(3, 12))]
-NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED]
+ROBUST = ["robust-table1", *(f"robust-fig{i}" for i in (1, 2, 3, 4))]
+NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED, *ROBUST]
 
 
 @pytest.fixture

@@ -244,5 +244,5 @@ def test_site_policies_know_the_solvers() -> None:
     assert set(plan.functions) <= set(functions_of("shrinking"))
     assert any("count_parts" in name for name in plan.functions)
     assert not any("spread" in name for name in plan.functions)
-    assert "gather" in plan_of(ep.Shrinking(), 200, 3, tell_shares=True).kinds
+    assert "gather" in ep.RobustPCA(3, tell_shares=True)._plan(ep.Shrinking()).kinds
     assert any(name.endswith(":descend") for name in functions_of("dcf"))
