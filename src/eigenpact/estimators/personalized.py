@@ -58,7 +58,8 @@ class PersonalizedPCA(SiteEstimator):
         Measure ``misalignment_`` after the fit, which takes up to 12 small rounds more and tells whoever sees single replies
         what a site's local components span; False leaves it None.
     tol : float, optional
-        Bound on the scaled KKT residual: the length of the gradient over the mean of tr S_i; None takes the solver's own.
+        Bound on the scaled KKT residual, the square root of g / (variance still missed), where g is half of what one step of
+        subspace iteration promises to capture; None takes the solver's own.
     max_rounds, random_state, engine, journal, callback
         As for ``FederatedPCA``.
 
