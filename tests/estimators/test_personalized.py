@@ -94,17 +94,21 @@ def test_sparse_and_single_precision(kind: Any) -> None:
     assert pca.transform(kind(MODEL.sites["site0"]), site="site0").shape == (200, 5)
 
 
-def test_ranks_by_site_and_sites_with_few_rows() -> None:
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.parametrize("solver", ["varpro", "perpca", ep.PerPCA(choice=2), "distpca"])
+def test_ranks_by_site_and_sites_with_few_rows(solver: Any) -> None:
     """A dict gives every site its own rank; a site has no more local components than its rows leave."""
     sites = dict(MODEL.sites) | {"tiny": MODEL.sites["site0"][:2], "one": MODEL.sites["site1"][:1]}
     ranks = dict.fromkeys(sites, 3) | {"site2": 0, "site4": 5}
-    pca = ep.PersonalizedPCA(2, ranks, center=False, random_state=0).fit(sites)
+    pca = ep.PersonalizedPCA(2, ranks, solver=solver, center=False, random_state=0, max_rounds=400).fit(sites)
     assert {s: len(V) for s, V in pca.local_components_.items()} == ranks | {"tiny": 2, "one": 1}
     for V in pca.local_components_.values():
         W = np.concatenate([pca.components_, V])
         np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-12)
     with pytest.raises(ep.EigenpactError, match="n_local has no entry for site 'one'"):
-        ep.PersonalizedPCA(2, {s: 1 for s in sites if s != "one"}).fit(sites)
+        ep.PersonalizedPCA(2, {s: 1 for s in sites if s != "one"}, solver=solver).fit(sites)
+    for site, V in pca.local_components_.items():
+        assert len(V) == len(pca.local_explained_variance_[site])
 
 
 def test_local_parts_beyond_what_is_left() -> None:

@@ -223,6 +223,7 @@ def test_rows_without_variance(solver: str) -> None:
     pca = ep.PersonalizedPCA(1, 1, solver=solver, random_state=0, misalignment=False).fit(sites)
     np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(len(pca.components_)), atol=1e-12)
     assert pca.captured_ == 0
+    assert {len(V) for V in pca.local_components_.values()} == {0}
 
 
 @pytest.mark.parametrize("solver", ["varpro", "perpca", "distpca", "individual", "pooled"])

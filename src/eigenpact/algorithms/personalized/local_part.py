@@ -64,6 +64,11 @@ class Covariance:
         """tr S."""
         return float(np.trace(self.products)) if self.products.size else float(self.rows.column_squares().sum()) / self.n
 
+    @property
+    def rounding(self) -> float:
+        """Variances up to this may be what rounding left of zero."""
+        return ROUNDING * min(self.rows.n, self.rows.d) * self.trace
+
     def action(self, Z: Array) -> Array:
         """S Z (d x k)."""
         return self.products @ Z if self.tall and self.products.size else self.rows.scatter_action(Z) / self.n
@@ -101,7 +106,7 @@ class Covariance:
             SU = rows.transposed_action(T) / self.n
             values, left = top_eigenpairs(self.products - T @ T.T / self.n, k)
             V = np.zeros((rows.d, len(values)))  # filled below, where eigenvalues are not rounding
-        real = values > ROUNDING * min(rows.n, rows.d) * self.trace
+        real = values > self.rounding
         values, V = values[real], V[:, real]
         if self.products.size and not self.tall and real.any():
             V = rows.transposed_action(np.ascontiguousarray(left[:, real])) / np.sqrt(self.n * values)

@@ -96,7 +96,8 @@ def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
     watched = np.array(
         [values.sum(), promised_gain(G[:, r1:], V.T @ SW[:, r1:], S.trace), held_out_error(rows, kept["held_out"], U, V)]
     )
-    keep = {"V": V @ rotation, "V_half": np.ascontiguousarray(V_half), "values": values}
+    real = values > S.rounding  # directions without variance are none of the answer's, but the next round's start has them
+    keep = {"V": (V @ rotation)[:, real], "V_half": np.ascontiguousarray(V_half), "values": values[real]}
     return Reply((U_i, U.T @ SW[:, :r1], watched), keep)  # line 7
 
 
