@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
@@ -96,7 +97,9 @@ class Pooled:
     ) -> Solution:
         """By ``krylov``, then one round for the objective."""
         count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
-        found = await Krylov().fit(replace(setup, n_components=count), start)
+        if setup.max_rounds < 2:
+            raise InputError(f"max_rounds={setup.max_rounds} leaves no round for the objective; give 2 or more")
+        found = await Krylov().fit(replace(setup, n_components=count, max_rounds=setup.max_rounds - 1), start)
         captured, held_out = await Sum(own_part, found.basis, np.int64(-1))
         notes = _notes(setup, captured, held_out)
         await Progress(basis=found.basis, objective=notes["captured"], kkt=found.kkt)

@@ -139,6 +139,10 @@ async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: 
     keys = np.array([_key(name) for name in by_site], dtype=np.uint64)
     ranks = np.array(list(by_site.values()), dtype=np.int64)
     total, holds = await Sum(take_part, np.int64(largest), keys, ranks, np.float64(share), np.float64(setup.seed))
+    if share > 0 and not int(holds):
+        raise InputError(
+            f"validation_fraction={share:g} holds out no row: the sites have too few; give a larger share, or None for all rows"
+        )
     known = {f.name: getattr(setup, f.name) for f in fields(Setup)}
     return PersonalSetup(**known, n_local=int(largest), total=float(total) / setup.n_sites, n_held_out=int(holds))
 
