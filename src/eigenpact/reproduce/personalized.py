@@ -248,7 +248,7 @@ def _swept(number: int, varied: str, size: Size, rows: list[list[Cell]], remarks
 
 
 def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
-    """Figure 4: subspace error by number of rows; the slope is -1 for personalized PCA and about 0 for distPCA."""
+    """Figure 4: subspace error by number of rows; slope about -1 for personalized PCA; distPCA's falls too, but later."""
     rows = _sweep("fig4", 4, "rows", size, seed, watch)
     ns = [float(row[0] or 0) for row in rows if float(row[0] or 0) >= 1000]
     ours, theirs = ([float(row[j] or 0) for row in rows if float(row[0] or 0) >= 1000] for j in (1, 3))

@@ -101,6 +101,8 @@ class Point:
 class VarPro:
     """Variable projection with quasi-Newton steps.
 
+    Finds a stationary point, which may be a local maximum: compare ``captured_`` over ``random_state`` with ``start="random"``.
+
     Parameters
     ----------
     start : "distpca", "covariance" or "random"
