@@ -243,6 +243,42 @@ def test_a_restart_begins_at_the_last_basis() -> None:
     assert fewer < rounds
 
 
+def test_rounds_may_end_anywhere_around_the_cut() -> None:
+    """The spectrum is cut only if a round is left to fit what remains; a cut in the last round used to crash."""
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    found = []
+    for most in range(11, 17):
+        with pytest.warns(ep.NotConvergedWarning):
+            pca = ep.RobustPCA(6, rank="upper", random_state=0, max_rounds=most).fit(rows)
+        assert pca.components_.shape == (pca.n_components_, 50)
+        assert (pca.rank_fall_ is None) == (pca.n_components_ == 6)
+        found.append(pca.n_components_)
+    assert sorted(set(found)) == [3, 6]
+
+
+@pytest.mark.parametrize(("columns", "found"), [(6, 3), (3, 3)])
+def test_a_restart_goes_on_searching_for_the_rank(columns: int, found: int) -> None:
+    """A site lost before the cut leaves a start with all columns: the rank is still searched for; after it, only kept."""
+    from eigenpact.algorithms.robust.agreement import RobustProblem, agree_robustly
+    from eigenpact.engines import InProcess
+    from eigenpact.runtime import Driver, Outcome
+
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    start = np.linalg.qr(np.random.default_rng(0).standard_normal((50, columns)))[0]
+
+    async def program(_: Any, state: Any) -> Any:
+        return await Shrinking().fit(await agree_robustly(RobustProblem(6, rank="upper", center=False)), start, state)
+
+    def job(connection: Any) -> Outcome:
+        solution = Driver(connection).run(program)
+        return Outcome({"basis": solution.basis}, {"notes": solution.notes, "share": solution.share})
+
+    outcome = InProcess().execute(rows, job)
+    assert outcome.arrays["basis"].shape == (50, found)
+    assert outcome.facts["notes"]["revealed"] == (columns == 6)
+    assert outcome.facts["share"] == pytest.approx(0.1, abs=2e-3)
+
+
 # -- steps against independent computations ----------------------------------------------------------
 
 

@@ -101,6 +101,12 @@ class RobustProblem:
     tol: float | None = None
     max_rounds: int = 200
     seed: int = 0
+    rounds_after: int = 0
+
+    @property
+    def last_round(self) -> int:
+        """The last round that the solver may take, so that with those after it ``max_rounds`` are not exceeded."""
+        return self.max_rounds - self.rounds_after
 
 
 @dataclass(frozen=True, eq=False)

@@ -148,16 +148,17 @@ class Shrinking:
     ) -> RobustSolution:
         """Iterate until the basis rests and the threshold has arrived."""
         tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
-        searching, gap = problem.rank == "upper" and start is None, Fall(0, 1.0)
+        whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns
+        searching, revealed, gap = problem.rank == "upper" and whole, False, Fall(0, 1.0)
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
         shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
         begun, turn = 0, np.inf
-        while begun < min(CLIPPED_ROUNDS, problem.max_rounds - 1) and turn > RESTLESS:  # line 2
+        while begun < min(CLIPPED_ROUNDS, problem.last_round - 1) and turn > RESTLESS:  # line 2
             G, B = await Sum(clipped_step, U, shift, np.float64(tau))
             U_prev, (U, shift, turn) = U, moved(U, shift, consensus_step(G, B, setup.centred))
             begun += 1
             await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
-        for t in range(begun + 1, problem.max_rounds + 1):
+        for t in range(begun + 1, problem.last_round + 1):
             G, B, by_feature, counts = await Sum(threshold_step, U, shift, np.float64(tau))  # lines 3, 4
             k, residuals = U.shape[1], Residuals(counts, tau, observed)
             D = consensus_step(G, B, setup.centred) / np.maximum(by_feature / setup.n_samples, LEAST_SHARE)[:, None]  # line 5
@@ -170,13 +171,14 @@ class Shrinking:
                 break
             if turn <= RESTLESS or t - begun >= PATIENCE:
                 tau = residuals.next_threshold()  # line 6
-            if searching and t - begun >= REVEAL_FROM:  # line 7
+            if searching and t - begun >= REVEAL_FROM and t < problem.last_round:  # line 7; what is cut needs a round more
                 scatter = score_scatter(B, setup.n_samples, setup.centred)
                 gap, last = steepest_fall(scatter), gap
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
                     _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, searching, begun = orthonormalize(U_prev @ rotation), START * setup.size, False, t
+                    U, tau, begun = orthonormalize(U_prev @ rotation), START * setup.size, t
+                    searching, revealed = False, True
         values, axes, mean = principal_axes(U, B, setup.n_samples, setup.centred)  # line 8
         reason = (
             f"the basis turned by {turn:.1e}, within tol {tol:.1e}, at a threshold of {residuals.threshold:.1e}"
@@ -184,7 +186,7 @@ class Shrinking:
             else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) at a threshold "
             f"of {residuals.threshold:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
         )
-        notes = {"fall": gap.ratio, "revealed": problem.rank == "upper" and not searching}
+        notes = {"fall": gap.ratio, "revealed": revealed}
         deviation = residuals.deviation
         return RobustSolution(axes, values, shift + mean, residuals.threshold, "hard", deviation, wrong, converged, reason, notes)
 
