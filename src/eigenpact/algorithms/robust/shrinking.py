@@ -60,7 +60,7 @@ import scipy.linalg
 from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from .agreement import RobustSetup
-from .entries import blocks, fit_scores, trusted
+from .entries import blocks, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -69,6 +69,9 @@ STEPS = 3
 
 LEAST_SHARE = 0.2
 """A feature's step is divided by its trusted share, but not by less than this."""
+
+NO_SPAN = 1e-13
+"""Eigenvalues of the scores' products below this share of the largest are rounding: scores do not span there."""
 
 NEGLIGIBLE = 10.0
 """A threshold of so many tol, in units of an entry's size, hides no error that matters."""
@@ -114,16 +117,19 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
     for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
         M -= shift
+        factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
+        M /= factor
         np.clip(M, -tau, tau, out=M)
-        if observed is not None:
-            M *= observed
-        V[where] = M @ U
-        R = M - V[where] @ U.T
-        if observed is not None:
+        if observed is None:
+            scores = M @ U
+            R = M - scores @ U.T
+        else:
+            scores, R = fit_scores(M, observed, U, np.zeros((len(M), k)), STEPS)
             R *= observed
-        V_1 = np.column_stack([V[where], np.ones(len(M))])
+        V_1 = np.column_stack([scores, 1.0 / factor])
         G += R.T @ V_1
         B += V_1.T @ V_1
+        V[where] = scores * factor
     return Reply((G, B), keep={"V": V})
 
 
@@ -155,7 +161,8 @@ class Shrinking:
         begun, turn = 0, np.inf
         while begun < min(CLIPPED_ROUNDS, problem.last_round - 1) and turn > RESTLESS:  # line 2
             G, B = await Sum(clipped_step, U, shift, np.float64(tau))
-            U_prev, (U, shift, turn) = U, moved(U, shift, consensus_step(G, B, setup.centred))
+            D = consensus_step(G, B, setup.centred) / np.maximum(setup.observed / setup.n_samples, LEAST_SHARE)[:, None]
+            U_prev, (U, shift, turn) = U, moved(U, shift, D)
             begun += 1
             await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
         for t in range(begun + 1, problem.last_round + 1):
@@ -223,15 +230,15 @@ def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
 def consensus_step(G: Array, B: Array, centred: bool) -> Array:
     """How [U m] changes (d x k+1): G B^-1, in the least squares sense where scores do not span; m stays if not centred."""
     k = len(B) if centred else len(B) - 1
-    sizes = np.sqrt(np.diag(B)[:k])
-    sizes = np.where(sizes > 0, sizes, 1.0)  # scores and ones are of different units
-    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes)) / sizes
+    sizes = np.full(k, np.sqrt(np.diag(B)[:-1].max()))  # one for all scores: a column of rounding must stay small
+    if centred:
+        sizes[-1] = np.sqrt(B[-1, -1])  # scores and ones are of different units
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes), rtol=NO_SPAN) / sizes
     return np.asarray(D if centred else np.column_stack([D, np.zeros(len(G))]))
 
 
 def nearest_basis(A: Array) -> Array:
     """The orthonormal basis (d x k) nearest to A: U of its polar decomposition, so that scores keep their meaning."""
-    for _ in range(2):  # the second time repairs what squaring lost
-        values, vectors = scipy.linalg.eigh(A.T @ A, check_finite=False)
-        A = A @ (vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))) @ vectors.T
-    return np.ascontiguousarray(A)
+    left, _, right = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+    return np.ascontiguousarray(left @ right)
