@@ -47,13 +47,15 @@ class RobustPCA(SiteEstimator):
     Parameters
     ----------
     n_components : int
-        Number of components, or with ``rank="upper"`` an upper bound on it.
+        Number of components, or with ``rank="upper"`` an upper bound on it.  With more than the low-rank part has, spare
+        components fit errors, and L_i are off where they do.
     rank : "exact" or "upper"
-        "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking").
+        "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking");
+        "exact" needs the true rank.
     solver : str or algorithm
         "shrinking" (hard thresholds, exact consensus step), "dcf" (the paper's DCF-PCA), or an instance such as ``ep.DCF(K=2)``.
     center : "pooled" or False
-        Find a common mean along with the components, beginning at the medians; or none.
+        Find a common mean along with the components, beginning at the medians; or none, for rows whose mean is near zero.
     scale : None or "robust"
         Divide features by the median deviations from their medians, so that one threshold suits features of different units.
     private : list, tuple or set of site names
@@ -390,4 +392,4 @@ class RobustPCA(SiteEstimator):
 
 def _last(setup: RobustSetup, solution: RobustSolution) -> float:
     """The threshold beyond which a residual is an error."""
-    return max(solution.threshold, SMALLEST_THRESHOLD * setup.size)
+    return max(solution.threshold, SMALLEST_THRESHOLD * setup.size, setup.rounding)

@@ -6,9 +6,10 @@ Problem
 
 Rounds
     1. U <- a random orthonormal d x k basis, m <- the agreed medians, V_i <- 0, tau <- 3 robust deviations of the entries
-    2. for a few rounds, until U turns little: site i cuts its entries back to [-tau, tau] about m, V_i <- these times U, E_i
-       their residual; U and m change as in 5.  (Cut back, large entries still tell their sign; left out, a feature with large
-       loadings would be missing from the start and might never come back.)
+    2. for a few rounds, until U turns little: site i divides rows whose median entry is larger than tau / 3 allows by a factor
+       that makes it so, cuts the entries back to [-tau, tau] about m, V_i <- these times U, E_i their residual; U and m change
+       as in 5; V_i is multiplied by the factors.  (Cut back, large entries still tell their sign; left out, a feature with large
+       loadings would be missing from the start and might never come back.  Without the factors a large row is all signs.)
        Then for each round, the coordinator sends U, m and tau:
     3.     site i trusts the entries with |M_i - V_i U^T - 1 m^T| <= tau and finds V_i by least squares on them (a few steps of
            conjugate gradients); trusts anew; S_i is the residual elsewhere, E_i the residual where it trusts
@@ -158,6 +159,7 @@ class Shrinking:
         searching, revealed, gap = problem.rank == "upper" and whole, False, Fall(0, 1.0)
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
         shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
+        negligible = max(NEGLIGIBLE * tol * setup.size, setup.rounding)
         begun, turn = 0, np.inf
         while begun < min(CLIPPED_ROUNDS, problem.last_round - 1) and turn > RESTLESS:  # line 2
             G, B = await Sum(clipped_step, U, shift, np.float64(tau))
@@ -173,11 +175,11 @@ class Shrinking:
             wrong = 1 - residuals.trusted / observed
             details = {"turn": turn, "threshold": tau, "deviation": residuals.deviation, "wrong": wrong, "rank": float(k)}
             await Progress(basis=U, details=details)
-            converged = turn <= tol and residuals.settled(NEGLIGIBLE * tol * setup.size)
+            converged = turn <= tol and residuals.settled(negligible)
             if converged:
                 break
             if turn <= RESTLESS or t - begun >= PATIENCE:
-                tau = residuals.next_threshold()  # line 6
+                tau = min(tau, max(residuals.next_threshold(), setup.rounding))  # line 6
             if searching and t - begun >= REVEAL_FROM and t < problem.last_round:  # line 7; what is cut needs a round more
                 scatter = score_scatter(B, setup.n_samples, setup.centred)
                 gap, last = steepest_fall(scatter), gap
