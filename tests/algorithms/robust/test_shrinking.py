@@ -203,6 +203,18 @@ def test_one_bad_site_does_not_bend_the_subspace_and_is_named() -> None:
     assert "no site stands out" in ep.RobustPCA(5, random_state=0).fit({k: v for k, v in sites.items() if k != "s0"}).report_()
 
 
+def test_a_third_of_the_rows_mostly_wrong() -> None:
+    """One of three sites with 60 % of its entries at 20: its rows are large by their errors, and must not be taken for large."""
+    _, low_rank, _ = ep.datasets.corrupted_problem(60, 300, 3, 0.1, sites=3)
+    for seed in range(4):
+        wrong = np.random.default_rng(seed).random(low_rank["site1"].shape) < 0.6
+        pca = ep.RobustPCA(3, random_state=0).fit(low_rank | {"site1": np.where(wrong, 20.0, low_rank["site1"])})
+        shares = pca.error_shares_()
+        assert (shares["site0"], shares["site2"]) == (0, 0)
+        assert shares["site1"] == pytest.approx(0.6, abs=0.03)
+        assert list(pca.suspect_sites_()) == ["site1"]
+
+
 # -- invariances and accounts -----------------------------------------------------------------------
 
 

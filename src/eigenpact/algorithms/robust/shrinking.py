@@ -8,7 +8,7 @@ Rounds
     1. U <- a random orthonormal d x k basis, m <- the agreed medians, V_i <- 0, tau <- 3 robust deviations of the entries
     2. for a few rounds, until U turns little: site i divides rows whose median entry is larger than tau / 3 allows by a factor
        that makes it so, cuts the entries back to [-tau, tau] about m, V_i <- these times U, E_i their residual; U and m change
-       as in 5; V_i is multiplied by the factors.  (Cut back, large entries still tell their sign; left out, a feature with large
+       as in 5; a row of V_i is multiplied by its factor if that explains more of its entries: if it is not large by errors.  (Cut back, large entries still tell their sign; left out, a feature with large
        loadings would be missing from the start and might never come back.  Without the factors a large row is all signs.)
        Then for each round, the coordinator sends U, m and tau:
     3.     site i trusts the entries with |M_i - V_i U^T - 1 m^T| <= tau and finds V_i by least squares on them (a few steps of
@@ -35,8 +35,8 @@ Differences from the paper
     problem whose solution needs two sums, so here it is solved and not descended.  Errors are cut off and not shrunk: a soft
     threshold pulls every wrong entry's residual by lambda, which leaves a bias of that size.  Dividing the step by the trusted
     share (5) undoes what an untrusted entry, replaced by its own prediction, takes from it.  Nothing is tuned to a problem: the
-    pace of the threshold follows the residuals.  Step 7 finds a rank only at a clear fall of the spectrum; one inside the
-    low-rank part itself, if it is the steepest, is taken for the end.
+    pace of the threshold follows the residuals.  Step 7 finds a rank only at a clear fall of the spectrum as it is while
+    spare columns still hold errors; a fall inside the low-rank part itself, if it is the steepest then, is taken for the end.
 
 References
     W. Chu, "Distributed robust principal component analysis", Sections 2 and 4; P. Netrapalli et al., "Non-convex robust PCA",
@@ -119,6 +119,7 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
         M -= shift
         factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
+        whole = M.copy()
         M /= factor
         np.clip(M, -tau, tau, out=M)
         if observed is None:
@@ -130,7 +131,8 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
         V_1 = np.column_stack([scores, 1.0 / factor])
         G += R.T @ V_1
         B += V_1.T @ V_1
-        V[where] = scores * factor
+        explained = [np.count_nonzero(trusted(whole - V_j @ U.T, observed, tau), axis=1) for V_j in (scores * factor, scores)]
+        V[where] = scores * np.where(explained[0] >= explained[1], factor[:, 0], 1.0)[:, None]
     return Reply((G, B), keep={"V": V})
 
 
