@@ -8,8 +8,9 @@ Rounds
     1. U <- a random orthonormal d x k basis, m <- the agreed medians, V_i <- 0, tau <- 3 robust deviations of the entries
     2. for a few rounds, until U turns little: site i divides rows whose median entry is larger than tau / 3 allows by a factor
        that makes it so, cuts the entries back to [-tau, tau] about m, V_i <- these times U, E_i their residual; U and m change
-       as in 5; a row of V_i is multiplied by its factor if that explains more of its entries: if it is not large by errors.  (Cut back, large entries still tell their sign; left out, a feature with large
-       loadings would be missing from the start and might never come back.  Without the factors a large row is all signs.)
+       as in 5.  A row of V_i is then multiplied by its factor if that explains at least as many of its entries; if not, the row
+       is large by its errors.  (Cut back, large entries still tell their sign; left out, a feature with large loadings would be
+       missing from the start and might never come back.  Without the factors a large row is all signs.)
        Then for each round, the coordinator sends U, m and tau:
     3.     site i trusts the entries with |M_i - V_i U^T - 1 m^T| <= tau and finds V_i by least squares on them (a few steps of
            conjugate gradients); trusts anew; S_i is the residual elsewhere, E_i the residual where it trusts
