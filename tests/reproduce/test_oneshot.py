@@ -211,8 +211,8 @@ def test_table1():
         assert to_pooled["davidson"] < to_pooled["lanczos"] < to_pooled["power"]
         davidson, lanczos = rows["davidson, one-shot start"], rows["lanczos, one-shot start"]
         assert davidson[column["own\nstop"]] < lanczos[column["own\nstop"]]
-        for row in (davidson, lanczos):  # an estimate: the true sine may be twice the one promised
-            assert row[column["then\ntrue"]] <= 4e-8
+        assert lanczos[column["then\ntrue"]] <= 1e-8
+        assert davidson[column["then\ntrue"]] <= 1.2e-8  # a known miss: 1.13e-8 on the narrow problem, where it claims 9.5e-9
         assert rows["projection"][column["own\nstop"]] == 1
         assert rows["hot potato"][column["own\nstop"]] == 5  # as many as sites
         for name in ("power", "lanczos", "davidson", "krylov, proxy"):
