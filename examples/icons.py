@@ -31,7 +31,7 @@ print(f"robust PCA: {robust.n_rounds_} rounds, {robust.stop_reason_}")
 
 for name, (_, own) in parts.items():
     areas = [roc_auc_score(masks[name].ravel(), -part.ravel()) for part in (own, errors[name])]
-    print(f"{name}: area under the ROC curve for the icon's pixels: local part {areas[0]:.3f}, robust PCA's errors {areas[1]:.3f}")
+    print(f"{name}: area under the ROC curve for its pixels: local part {areas[0]:.3f}, robust PCA's errors {areas[1]:.3f}")
 
 shown = {
     "picture": list(pictures.values()),
