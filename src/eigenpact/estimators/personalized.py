@@ -50,7 +50,8 @@ class PersonalizedPCA(SiteEstimator):
         "varpro" (default), "perpca", the baselines "individual", "pooled" and "distpca", or an instance with parameters, e.g.
         ``ep.PerPCA(choice=2, start="covariance")``.
     center : "pooled", "site" or False
-        Subtract the pooled mean, each site's own mean, or nothing (as the paper does).
+        Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e6 times the spread then
+        leaves no digits for the rest).
     scale : None or "pooled"
         Divide by the pooled standard deviations (about the centre in use).
     validation_fraction : float, optional
@@ -69,14 +70,14 @@ class PersonalizedPCA(SiteEstimator):
     components_ : (n_global, n_features) array
         Global components: orthonormal rows by decreasing variance; in each, the entry of largest magnitude is positive.
     explained_variance_ : (n_global,) array
-        Mean over sites of the variance along them (divided by n_i, as the paper does).
+        Mean over sites of the variance along them (divided by n_i, as the paper does); for "pooled" that of all rows together.
     local_components_ : mapping from site to (<= n_local, n_features) array
         Only of the sites that this process holds; for another an error says what to do there.
     local_explained_variance_ : mapping from site to (<= n_local,) array
     misalignment_ : float or None
         theta = 1 - lambda_max of the mean of the local projectors; near 0, global and local parts cannot be told apart.
     captured_ : float
-        Mean over sites of the captured variance, as a share of the mean of tr S_i.
+        Mean over sites of the captured variance, as a share of the mean of tr S_i; of the rows that are not held out.
     validation_error_ : float or None
         Mean squared error on the rows held out.
     mean_, scale_ : (n_features,) arrays

@@ -497,7 +497,7 @@ def spiked_error(gamma: float, rho: float, epsilon: float) -> float:
             S += epsilon * (np.outer(a, b) + np.outer(b, a))
         values, vectors = np.linalg.eigh(S + 0.1 * np.eye(4))  # a multiple of I moves no subspace, and keeps S positive
         sites[name] = 2 * (vectors * np.sqrt(values)).T  # four rows whose covariance is S
-    pca = fitted(sites, 1, 1, 0, tol=1e-12, misalignment=False)
+    pca = fitted(sites, 1, 1, 0, tol=1e-8, misalignment=False)
     return _distance2(pca.components_.T, u[:, None]) / epsilon**2
 
 

@@ -440,3 +440,14 @@ def test_a_lost_site_has_no_part_in_the_answer(solver: str, function: str) -> No
     assert found.basis.shape == alone.components_.T.shape
     assert not found.basis.size or largest_sine(found.basis, alone.components_.T) < 1e-3
     assert found.notes["captured"] == pytest.approx(alone.captured_, abs=1e-7)
+
+
+def test_error_on_rows_held_out_is_their_reconstruction_error():
+    rng = np.random.default_rng(3)
+    X, mean, out = rng.normal(size=(20, 6)), rng.normal(size=6), np.array([1, 5, 11])
+    W = np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    Y = X[out] - mean
+    expected = np.mean(np.sum((Y - Y @ W @ W.T) ** 2, axis=1))
+    assert parts.held_out_error(Rows(X, mean), out, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
+    kept = parts.training(Rows(X, mean), out)
+    np.testing.assert_array_equal(kept.X, np.delete(X, out, axis=0))
