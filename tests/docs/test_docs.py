@@ -52,6 +52,9 @@ NEEDS = {
     "needs-nvflare": importlib.util.find_spec("nvflare"),
     "not-run": False,
 }
+FEDERATIONS = {"federate.md", "federate-with-flower.md"}
+"""Pages that start whole federations, minutes long: run by make test-faults."""
+
 WITHIN = 180
 """Seconds a command may take."""
 
@@ -133,7 +136,11 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
         made.end()
 
 
-@pytest.mark.parametrize("path", ALL_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.faults if path.name in FEDERATIONS else ()) for path in ALL_PAGES],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_blocks_run(path: Path, page: Page) -> None:
     """Every block of the page does what it shows."""
     content = path.read_text()
