@@ -99,13 +99,13 @@ def test_errors(pca: PersonalizedPCA, rows: Mapping[str, Any]) -> dict[str, floa
 def two_sites(theta: float, rows: int, seed: int, noise: float = 0.0) -> PersonalizedProblem:
     """One global and one local direction each, the local ones with misalignment theta; unit variances."""
     half = float(np.arcsin(np.sqrt(theta)))
-    V = {name: np.array([[0.0], [np.cos(a)], [np.sin(a)]]) for name, a in (("blue", half), ("pink", -half))}
+    V = {name: np.array([[0.0], [np.cos(a)], [np.sin(a)]]) for name, a in (("blue", half), ("red", -half))}
     U, rng = np.eye(3, 1), np.random.default_rng(seed)
     sites = {
         name: rng.standard_normal((rows, 2)) @ np.concatenate([U, v], axis=1).T + noise * rng.standard_normal((rows, 3))
         for name, v in V.items()
     }
-    return PersonalizedProblem(sites, {}, U, V, {"blue": 0, "pink": 1})
+    return PersonalizedProblem(sites, {}, U, V, {"blue": 0, "red": 1})
 
 
 def fig1(size: Size, seed: int, watch: Watch) -> Reproduced:
@@ -123,7 +123,7 @@ def fig1(size: Size, seed: int, watch: Watch) -> Reproduced:
         angle = float(np.sqrt(_distance2(pca.components_[:1].T, problem.U) / 2))
         rows.append([name, angle, *(errors[site] for site in problem.sites)])
     title = f"Personalized PCA paper, Figure 1: two sites, theta = {p['theta']}"
-    columns = ["method", "sine to the\nglobal direction", "error,\nblue", "error,\npink"]
+    columns = ["method", "sine to the\nglobal direction", "error,\nblue", "error,\nred"]
     return Reproduced(
         title,
         [Grid(title, columns, rows)],

@@ -82,15 +82,16 @@ def arrows(title: str, sites: Mapping[str, Array], models: Mapping[str, Any]) ->
     figure.suptitle(title, fontsize=12, parse_math=False)
     for i, (name, model) in enumerate(models.items()):
         ax: Any = figure.add_subplot(1, len(models), i + 1, projection="3d")
-        for site, colour in zip(sites, (COLOURS[0], COLOURS[3]), strict=True):
+        for site, colour in zip(sites, (COLOURS[0], COLOURS[2]), strict=True):
             some = sites[site][:150]
-            ax.scatter(*some.T, color=colour, s=4, alpha=0.35)
+            ax.scatter(*some.T, color=colour, s=9, alpha=0.7, label=site if i == 0 else None)
             for v in model.local_components_[site]:
                 ax.quiver(0, 0, 0, *(2.5 * v), color=colour, linewidth=2.5)
         for u in model.components_:
             ax.quiver(0, 0, 0, *(2.5 * u), color="black", linewidth=2.5)
         ax.set_title(name)
         ax.set(xlim=(-3, 3), ylim=(-3, 3), zlim=(-3, 3))
+    figure.legend(loc="lower center", ncols=2)
     return figure
 
 
