@@ -174,7 +174,7 @@ def fig3(size: Size, seed: int, watch: Watch) -> Reproduced:
             CURVE_ONLY,
             f"Correlation of theta > 0 and log error after {5 * shown} rounds: {correlation:.3f}; the paper sees a falling line "
             f"at {shown}.  With theta = 0 both sites have one plane, and nothing is to be told apart.",
-            "Factor a round: by which the error shrinks between 1e-4 and 1e-13.  Scores have variance 1; the paper's is not told.",
+            "Factor a round: the error's between 1e-4 and 1e-13.  Scores have variance 1; the paper's is not told.",
         ),
         drawing.panels(title, [[drawing.Panel("means over starts", "round", "reconstruction error", curves)]]),
         {"rows": rows, "correlation": correlation},
