@@ -83,6 +83,18 @@ class Rows:
             return squares
         return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
+    def residual_squares(self, W: Array) -> Array:
+        """Squared lengths (n,) of what orthonormal W (d x k) misses, Y - Y W W^T: no difference of two large numbers."""
+        W_there = W if self.sparse else _like(W, self.X)
+        squares = [np.zeros(0)]
+        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
+        for first in range(0, self.n, step):
+            few = Rows(self.X[first : first + step], self.mean, self.scale)
+            for block in few._dense_blocks() if self.sparse else few._blocks():
+                missed = block - (block @ W_there) @ W_there.T
+                squares.append(_to_numpy((missed * missed).sum(axis=1)))
+        return np.concatenate(squares)
+
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
         if self.sparse:

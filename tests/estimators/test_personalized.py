@@ -333,3 +333,24 @@ def test_scores_are_checked() -> None:
     for bad in (np.zeros((2, 4)), np.zeros(5)):
         with pytest.raises(InputError, match="scores have shape"):
             pca.inverse_transform(bad, site="site0")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_reconstruction_error_keeps_its_digits(dtype):
+    rng = np.random.default_rng(0)
+    sites = {name: (rng.normal(size=(60, 8)) + 1000).astype(dtype) for name in ("a", "b")}
+    pca = ep.PersonalizedPCA(3, 2, center=False, tol=1e-3, misalignment=False, random_state=0).fit(sites)
+    for site, X in sites.items():
+        W = np.concatenate([pca.components_, pca.local_components_[site]]).T.astype(float)
+        Y = X.astype(float)
+        expected = np.mean(np.sum((Y - (Y @ W) @ W.T) ** 2, axis=1))
+        assert pca.reconstruction_error(X, site=site) == pytest.approx(expected, rel=1e-9)
+
+
+def test_ranks_of_rows_without_noise():
+    for seed in range(3):
+        sites = ep.datasets.personalized_problem(6, 10, 2, 2, variances=(4.0, 1.0, 0.0), rows=60, seed=seed).sites
+        pca = ep.PersonalizedPCA(center=False, random_state=0)
+        found = pca.suggest_ranks(sites, n_global=iter((1, 2, 3)), n_local=iter((1, 2, 3)))
+        assert len(found) == 9
+        assert (found[0]["n_global"], found[0]["n_local"]) == (2, 2)

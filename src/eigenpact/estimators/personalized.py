@@ -33,6 +33,9 @@ SEPARATE = 1e-2
 ALIKE = 0.05
 """``suggest_ranks`` takes the fewest components whose noise is at most this share above the least."""
 
+NO_NOISE = 1e-12
+"""Noise below this share of the global variance is rounding."""
+
 
 class PersonalizedPCA(SiteEstimator):
     """Global components shared by all sites and local components of each, orthogonal to one another.
@@ -50,8 +53,8 @@ class PersonalizedPCA(SiteEstimator):
         "varpro" (default), "perpca", the baselines "individual", "pooled" and "distpca", or an instance with parameters, e.g.
         ``ep.PerPCA(choice=2, start="covariance")``.
     center : "pooled", "site" or False
-        Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e6 times the spread then
-        leaves no digits for the rest).
+        Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e5 times the spread then
+        leaves too few digits for the rest).
     scale : None or "pooled"
         Divide by the pooled standard deviations (about the centre in use).
     validation_fraction : float, optional
@@ -70,7 +73,8 @@ class PersonalizedPCA(SiteEstimator):
     components_ : (n_global, n_features) array
         Global components: orthonormal rows by decreasing variance; in each, the entry of largest magnitude is positive.
     explained_variance_ : (n_global,) array
-        Mean over sites of the variance along them (divided by n_i, as the paper does); for "pooled" that of all rows together.
+        Mean over sites of the variance along them (divided by n_i, as the paper does), of the rows that are not held out; for
+        "pooled" that of all rows together.
     local_components_ : mapping from site to (<= n_local, n_features) array
         Only of the sites that this process holds; for another an error says what to do there.
     local_explained_variance_ : mapping from site to (<= n_local,) array
@@ -327,10 +331,9 @@ class PersonalizedPCA(SiteEstimator):
         return fix_signs(V).T.astype(self.components_.dtype)
 
     def reconstruction_error(self, X: Any, *, site: str | None = None) -> float:
-        """Mean squared length of what global and local components miss of a site's rows, (29)."""
+        """Mean squared length of what global and local components miss of a site's rows, scaled as the model's, (29)."""
         rows, W = self._rows_and_components(X, site)
-        missed = float(rows.row_squares().sum() - np.sum(rows.project(W.astype(np.float64)) ** 2))
-        return max(0.0, missed) / rows.n
+        return float(rows.residual_squares(W.astype(np.float64)).mean())
 
     def _rows_and_components(self, X: Any, site: str | None) -> tuple[Rows, Array]:
         """Checked rows of a site, centred and scaled as the model's, and [U, V_i] (n_features x columns)."""
@@ -428,9 +431,10 @@ class PersonalizedPCA(SiteEstimator):
         share = 0.2 if self.validation_fraction is None else self.validation_fraction
         seed = self.random_state if isinstance(self.random_state, Integral) else self._seed()
         seed = int.from_bytes(os.urandom(4), "little") % 2**31 if seed is None else seed
-        most, features = np.inf, np.inf  # known after the first fit
-        for r1 in sorted(n_global):
-            for r2 in sorted(n_local):
+        n_global, n_local = sorted(n_global), sorted(n_local)
+        most, features, rounding = np.inf, np.inf, 0.0  # known after the first fit
+        for r1 in n_global:
+            for r2 in n_local:
                 if r1 > most or r1 + r2 >= features:
                     continue
                 trial = clone(self).set_params(n_global=r1, n_local=r2, misalignment=True, random_state=seed)
@@ -441,6 +445,7 @@ class PersonalizedPCA(SiteEstimator):
                 features = trial.n_features_in_
                 most = min(trial.n_samples_seen_, features)
                 theta, left = trial.misalignment_, features - r1 - r2
+                rounding = max(rounding, NO_NOISE * float(trial.explained_variance_.sum()))
                 if left <= 0:
                     continue
                 found.append(
@@ -458,7 +463,7 @@ class PersonalizedPCA(SiteEstimator):
         least = min((row["noise"] for row in found if row["identifiable"]), default=np.inf)
 
         def order(row: dict[str, Any]) -> tuple[Any, ...]:
-            near = row["identifiable"] and row["noise"] <= (1 + ALIKE) * least
+            near = row["identifiable"] and row["noise"] <= (1 + ALIKE) * least + rounding
             size = row["n_global"] + row["n_local"] if near else 0
             return not row["identifiable"], not near, size, row["noise"]
 

@@ -329,7 +329,8 @@ def test_ledger_matches_the_declared_wire_table(label: str) -> None:
     """Every recorded message is one that a local function declares, shape by shape; the plan names it; the rounds add up."""
     sites = ep.datasets.personalized_problem(4, 8, 2, 3, rows=[40, 30, 2, 25], seed=6).sites
     solver = SOLVERS[label]
-    pca = ep.PersonalizedPCA(2, 3, solver=solver, random_state=0, tol=1e-3, validation_fraction=0.2).fit(sites)
+    share = None if label == "pooled" else 0.2
+    pca = ep.PersonalizedPCA(2, 3, solver=solver, random_state=0, tol=1e-3, validation_fraction=share).fit(sites)
     algorithm = find_personalized_solver(solver)
     plan, rounds = plan_of(algorithm, 10, 2), set()
     for message in pca.ledger_:
@@ -451,3 +452,66 @@ def test_error_on_rows_held_out_is_their_reconstruction_error():
     assert parts.held_out_error(Rows(X, mean), out, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
     kept = parts.training(Rows(X, mean), out)
     np.testing.assert_array_equal(kept.X, np.delete(X, out, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("start", "variances", "tol"),
+    [
+        ("covariance", (1e4, 1e-5, 1e-7), None),
+        ("random", (1e4, 1e-7, 1e-9), None),
+        ("covariance", (1e4, 1.0, 0.01), 1e-2),
+    ],
+)
+def test_does_not_stop_in_local_directions(start, variances, tol):
+    """Where U lies in large local directions, what subspace iteration promises is small, however far the optimum is."""
+    problem = ep.datasets.personalized_problem(6, 10, 2, 2, variances=variances, rows=200, seed=0)
+    pca = ep.PersonalizedPCA(2, 2, center=False, random_state=0, tol=tol, solver=ep.VarPro(start=start)).fit(problem.sites)
+    assert pca.converged_
+    assert largest_sine(pca.components_.T, problem.U) < 0.02
+
+
+def test_sites_of_very_different_scales_reach_the_dense_optimum():
+    rng = np.random.default_rng(4)
+    for _ in range(4):
+        sites = {f"s{i}": rng.normal(size=(20, 6)) * np.exp(3 * rng.normal(size=6)) for i in range(5)}
+        pca = ep.PersonalizedPCA(1, 2, center=False, random_state=0).fit(sites)
+        S = covariances(sites)
+        U = pca.components_.T
+        best, _ = dense_optimum(S, 1, 2, [U])  # uphill from the answer: is it a stationary point?
+        missed = np.mean([np.trace(s) for s in S]) - best
+        assert best - best_captured(S, U, 2) <= 1e-6 * missed
+
+
+def test_what_rounding_hides_is_not_called_converged():
+    problem = ep.datasets.personalized_problem(6, 10, 2, 2, variances=(2.0, 0.5, 0.02), rows=60, seed=0)
+    far = {site: X + 1e6 for site, X in problem.sites.items()}
+    with pytest.warns(ep.NotConvergedWarning, match=r"all that rounding leaves to see.*centre the rows"):
+        ep.PersonalizedPCA(3, 2, center=False, random_state=0, misalignment=False).fit(far)
+    centred = ep.PersonalizedPCA(2, 2, center="site", random_state=0, misalignment=False).fit(far)
+    assert centred.converged_
+
+
+@pytest.mark.parametrize("solver", ["varpro", "perpca", "distpca", "individual"])
+def test_local_parts_are_of_all_rows_in_the_end(solver):
+    sites = ep.datasets.personalized_problem(4, 8, 2, 3, rows=[40, 30, 20, 25], seed=6).sites
+    pca = ep.PersonalizedPCA(2, 3, solver=solver, center=False, tol=1e-3, random_state=0, validation_fraction=0.25).fit(sites)
+    for site, X in sites.items():
+        V = pca.local_components_[site]
+        np.testing.assert_allclose(pca.local_explained_variance_[site], np.sum((X @ V.T) ** 2, axis=0) / len(X), rtol=1e-10)
+        assert largest_sine(pca.local_part(X).T, V.T) < 1e-7
+
+
+def test_pooled_holds_no_rows_out():
+    sites = ep.datasets.personalized_problem(3, 6, 1, 1, rows=30, seed=0).sites
+    with pytest.raises(InputError, match="holds no rows out"):
+        ep.PersonalizedPCA(1, 1, solver="pooled", validation_fraction=0.2).fit(sites)
+
+
+def test_sites_without_a_local_part_do_not_count_for_theta():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 5)) * [5, 3, 1, 1, 1]
+    with pytest.warns(ep.NotIdentifiableWarning):
+        pca = ep.PersonalizedPCA(1, {"a": 1, "b": 1, "c": 0}, center=False, random_state=0).fit({"a": X, "b": X, "c": X})
+    assert pca.misalignment_ < 1e-6
+    none = ep.PersonalizedPCA(1, 0, center=False, random_state=0).fit({"a": X, "b": X})
+    assert none.misalignment_ == 1.0

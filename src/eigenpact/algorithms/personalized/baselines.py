@@ -36,12 +36,12 @@ import numpy as np
 
 from ...errors import InputError
 from ...linalg import Array, top_eigenpairs
-from ...runtime import Progress, Reply, Site, Sum, local
+from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..setup import rows_of
 from ..solution import Solution
 from .local_part import Covariance, promised_gain
-from .parts import PersonalSetup, held_out_error, training
+from .parts import PersonalSetup, held_out_error, settle, training
 from .start import merged_start
 from .varpro import exact_local_part
 
@@ -76,7 +76,10 @@ class Individual:
     ) -> Solution:
         """One round."""
         nothing = np.zeros((setup.n_features, 0))
-        captured, held_out = await Sum(own_part, nothing, np.int64(setup.whole_components()))
+        r1 = np.int64(setup.whole_components())
+        captured, held_out = await Sum(own_part, nothing, r1)
+        if setup.n_held_out:
+            await Local(settle, nothing, r1)
         notes = _notes(setup, captured, held_out)
         await Progress(basis=nothing, objective=notes["captured"])
         return Solution(nothing, np.zeros(0), None, None, True, "every site solved its own problem", notes)
@@ -99,6 +102,8 @@ class Pooled:
         count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
         if setup.max_rounds < 2:
             raise InputError(f"max_rounds={setup.max_rounds} leaves no round for the objective; give 2 or more")
+        if setup.n_held_out:
+            raise InputError("solver='pooled' holds no rows out; give validation_fraction=None, and measure on rows of your own")
         found = await Krylov().fit(replace(setup, n_components=count, max_rounds=setup.max_rounds - 1), start)
         captured, held_out = await Sum(own_part, found.basis, np.int64(-1))
         notes = _notes(setup, captured, held_out)
@@ -122,6 +127,8 @@ class DistPCA:
         """Merge, then deflate; always anew, because the merge is the answer: an earlier one has sites that are gone."""
         U = await merged_start(setup, "distpca")
         M, captured, held_out = await Sum(exact_local_part, U)
+        if setup.n_held_out:
+            await Local(settle, U, np.int64(0))
         notes = _notes(setup, captured, held_out)
         M = M / setup.n_sites
         B = U.T @ M

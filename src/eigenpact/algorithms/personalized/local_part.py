@@ -18,6 +18,9 @@ ROUNDING = 32 * np.finfo(float).eps
 GRADIENT_ROUNDING = 4 * np.finfo(float).eps
 """An entry of a gradient below this, times tr S, is what rounding left of zero."""
 
+HAS_VARIANCE = 1e-14
+"""A direction has variance if it has more than this share of tr S: less may be what rounding left of zero."""
+
 
 def promised_gain(G: Array, B: Array, size: float) -> float:
     """tr(G^T G B^-1), half of the rise that the gradient promises for one step of subspace iteration from a basis Z.
@@ -29,9 +32,20 @@ def promised_gain(G: Array, B: Array, size: float) -> float:
         return 0.0
     values, rotation = top_eigenpairs(B)
     inverse = 1.0 / np.maximum(values, max(np.finfo(float).eps * values[0], np.finfo(float).tiny))
-    rounding = len(G) * (GRADIENT_ROUNDING * size) ** 2
+    rounding = _rounding(len(G), size)
     gains = np.sum((G @ rotation) ** 2, axis=0)
     return float(np.sum(np.maximum(0.0, gains - rounding) * inverse))
+
+
+def hidden_gain(B: Array, d: int, size: float) -> float:
+    """The most that ``promised_gain`` may have left uncounted as rounding, along directions that have variance."""
+    values, _ = top_eigenpairs(B)
+    return float(np.sum(_rounding(d, size) / values[values > HAS_VARIANCE * size]))
+
+
+def _rounding(d: int, size: float) -> float:
+    """Squared length of a column of d entries that rounding made of zero."""
+    return d * (GRADIENT_ROUNDING * size) ** 2
 
 
 class Covariance:

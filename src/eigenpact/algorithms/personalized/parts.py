@@ -11,11 +11,12 @@ Rounds
     1. Before (one set-up round): every site is told its r2_i and which share of its rows to hold out, keeps both, and returns
        tr S_i, to be summed: the unit of objective and residuals.
     2. After (set-up rounds, at most ``THETA_ROUNDS``): block Krylov on the mean projector 1/N sum_i V_i V_i^T for its largest
-       eigenvalue 1 - theta.  Local parts can be told from the global one if theta > 0.                                      (11)
+       eigenvalue 1 - theta, of the sites that have a local part.  It can be told from the global one if theta > 0.        (11)
 
 Leaves the site
-    tr S_i and whether rows are held out (one number each), then V_i V_i^T Z (d x ``THETA_WIDTH``), all summed.  Whoever sees the
-    single replies of the last rounds learns V_i's span, as from any d x r2 random products with it; the sum tells the mean.
+    tr S_i and whether rows are held out (one number each), then V_i V_i^T Z (d x ``THETA_WIDTH``) and whether there is a V_i, all
+    summed.  Whoever sees the single replies of the last rounds learns V_i's span, as from any d x r2 random products with it; the
+    sum tells the mean.
 
 References
     N. Shi, R. A. Kontar, "Personalized PCA: decoupling shared and unique features"; equation numbers are theirs.
@@ -37,16 +38,13 @@ from ...linalg import Array, random_orthonormal
 from ...rows import Rows
 from ...runtime import Reply, Site, Sum, local
 from ..setup import Setup, rows_of
-from .local_part import Covariance
+from .local_part import HAS_VARIANCE, Covariance
 
 THETA_ROUNDS, THETA_WIDTH, THETA_TOL = 12, 8, 1e-4
 """Rounds, columns and residual of the estimate of theta; the error of an eigenvalue is smaller than its residual."""
 
 PATIENCE = 3
 """With rows held out: rounds without a smaller error on them before a run ends."""
-
-RESIDUAL_ROUNDING = 1e-14
-"""A residual variance below this share of the mean of tr S_i is rounding."""
 
 RESULTS = ("V", "values", "mean")
 """What a site keeps of the answer: its local part (d x <=r2), the variances along it, and its centre."""
@@ -73,11 +71,11 @@ class PersonalSetup(Setup):
     def scaled_kkt(self, gain: float, captured: float) -> float:
         """Square root of a promised gain over the residual variance, of which ``captured`` is the rest of the mean of tr S_i.
 
-        Zero at stationary points only, as the gradient.  Its square is the share of what is still missed that a step would add:
-        variances that dwarf the global ones have no part in it, though they have in the gradient over the mean of tr S_i.
+        Zero at stationary points only, as the gradient.  Its square is the share of what is still missed that a step would add.
+        Where next to nothing is missed there is nothing to gain: zero.
         """
-        residual = max(self.total - captured, RESIDUAL_ROUNDING * self.total)
-        return float(np.sqrt(gain / residual)) if residual > 0 else 0.0
+        residual = self.total - captured
+        return float(np.sqrt(gain / residual)) if residual > HAS_VARIANCE * self.total else 0.0
 
 
 @local(
@@ -103,18 +101,18 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
     return Reply((S.trace, np.int64(len(held_out) > 0)), keep)
 
 
-@local(takes={"Z": "d m"}, sends={"PZ": "d m"}, bound="count", setup=True)
-def local_share(site: Site, Z: Array) -> Array:
-    """V_i (V_i^T Z): summed over sites it is N times the mean projector's product with Z."""
+@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, bound="count", setup=True)
+def local_share(site: Site, Z: Array) -> tuple[Array, np.int64]:
+    """V_i (V_i^T Z), and whether the site has a local part: the sums' quotient is the mean projector's product with Z."""
     V: Array = site.kept["V"]
-    return V @ (V.T @ Z)
+    return V @ (V.T @ Z), np.int64(V.shape[1] > 0)
 
 
-@local(takes={"U": "d k"}, keeps=("V", "values"), setup=True)
-def settle(site: Site, U: Array) -> Reply:
-    """The local part of all rows, held out or not, given the final U; nothing leaves."""
-    held_out = site.kept["held_out"]
-    values, V, _ = Covariance(rows_of(site), None if len(held_out) else site.kept["products"]).split(U, site.kept["rank"])
+@local(takes={"U": "d k", "more": ""}, keeps=("V", "values"), setup=True)
+def settle(site: Site, U: Array, more: Any) -> Reply:
+    """The local part (r2_i + ``more``) of all rows, held out or not, given the final U; nothing leaves."""
+    held_out, rank = site.kept["held_out"], site.kept["rank"] + int(more)
+    values, V, _ = Covariance(rows_of(site), None if len(held_out) else site.kept["products"]).split(U, rank)
     return Reply(keep={"V": V, "values": values})
 
 
@@ -127,9 +125,7 @@ def held_out_error(rows: Rows, held_out: NDArray[np.int64], U: Array, V: Array) 
     """Mean squared length of what [U, V] misses of the rows held out; 0 if there are none."""
     if not len(held_out):
         return 0.0
-    out = rows.some(held_out)
-    missed = float(out.row_squares().sum() - np.sum(out.project(U) ** 2) - np.sum(out.project(V) ** 2))
-    return missed / len(held_out)
+    return float(rows.some(held_out).residual_squares(np.concatenate([U, V], axis=1)).mean())
 
 
 async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: float) -> PersonalSetup:
@@ -154,7 +150,10 @@ async def misalignment(setup: PersonalSetup) -> float:
     space, largest = KrylovSpace.empty(setup.n_features), 0.0
     Z = random_orthonormal(setup.n_features, min(setup.n_features, THETA_WIDTH), setup.seed)
     for _ in range(THETA_ROUNDS):
-        space = space.add(Z, await Sum(local_share, Z) / setup.n_sites)
+        PZ, n_own = await Sum(local_share, Z)
+        if int(n_own) < min(2, setup.n_sites):
+            return 1.0  # no two local parts to compare
+        space = space.add(Z, PZ / int(n_own))
         ritz = space.ritz(lambda _: 1)
         largest = float(ritz.values[0])
         Z = space.next_block(THETA_WIDTH, 1.0)

@@ -184,7 +184,7 @@ class PerPCA:
             U_next = retract(mean)  # line 8
         U, B, share = chosen
         if setup.n_held_out:
-            await Local(settle, U)
+            await Local(settle, U, np.int64(0))
         values, rotation = top_eigenpairs(B)
         kkt = residual if self.choice == 1 else None
         converged, notes = residual <= tol or idle >= PATIENCE, {"captured": share, "held_out": least}

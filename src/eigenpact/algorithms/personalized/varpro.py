@@ -9,7 +9,8 @@ Rounds
     2. the coordinator sends U; site i: V_i <- leading r2_i eigenvectors of (I - U U^T) S_i (I - U U^T), kept
     3.     the site returns M_i = (I - V_i V_i^T) S_i U, tr(U^T S_i U) + tr(V_i^T S_i V_i), and its error on rows held out
     4. M <- 1/N sum_i M_i;  G <- (I - U U^T) M, half of f's gradient;  g <- tr(G^T G (U^T M)^-1)
-       stop if g <= tol^2 (1/N sum_i tr S_i - f): the step to what M spans promises too little of what is missed
+       stop if g <= tol^2 (1/N sum_i tr S_i - f): the step to what M spans promises too little of what is missed;
+       and so does line 5's, tr(P^T G), once H knows something: where U lies in local directions g is small for any U
     5. P <- H G (limited-memory BFGS), by 45 degrees at most;  t <- 1
     6. U_new <- polar(U + t P);  lines 2 and 3 at U_new
     7. if f has not risen enough: t <- shorter by interpolation, line 6 again;  else H learns from the step, U <- U_new, line 4
@@ -50,7 +51,7 @@ from ...linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..setup import rows_of
 from ..solution import Solution
-from .local_part import Covariance, promised_gain
+from .local_part import Covariance, hidden_gain, promised_gain
 from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
 from .secants import Secants
 from .start import Start, check_start, first_global
@@ -129,8 +130,10 @@ class VarPro:
         here = best = await _evaluate(setup, U)
         secants, rounds, idle, settled = Secants(), rounds + 1, 0, True
         await _tell(setup, here, here)
-        while here.kkt > tol and rounds < setup.max_rounds and idle < PATIENCE:
+        while rounds < setup.max_rounds and idle < PATIENCE:
             P = secants.direction(here.U, here.M, here.G)  # line 5
+            if _stationary(setup, tol, here, secants, P):
+                break
             promise, t = 2 * float(np.sum(P * here.G)), 1.0
             while True:
                 there = await _evaluate(setup, polar_factor(here.U + t * P))  # line 6
@@ -147,20 +150,34 @@ class VarPro:
                     best, idle = (here, 0) if here.held_out < best.held_out else (best, idle + 1)
         chosen = best if setup.n_held_out else here
         if setup.n_held_out or not settled:  # the sites hold the local part of another U, or of fewer rows
-            await Local(settle, chosen.U)
+            await Local(settle, chosen.U, np.int64(0))
         values, rotation = top_eigenpairs(chosen.U.T @ chosen.M)
-        converged = here.kkt <= tol or idle >= PATIENCE
+        stationary = _stationary(setup, tol, here, secants, secants.direction(here.U, here.M, here.G))
+        seen = setup.scaled_kkt(hidden_gain(here.U.T @ here.M, setup.n_features, setup.total), here.captured) <= tol
+        converged = (stationary and seen) or idle >= PATIENCE
         notes = {"captured": chosen.captured / setup.total if setup.total > 0 else 0.0, "held_out": chosen.held_out}
-        reason = self._reason(setup, tol, here, idle)
+        reason = self._reason(setup, tol, here, idle, stationary, seen)
         return Solution(chosen.U @ rotation, np.maximum(values, 0.0), chosen.kkt, None, converged, reason, notes)
 
-    def _reason(self, setup: PersonalSetup, tol: float, here: Point, idle: int) -> str:
+    def _reason(self, setup: PersonalSetup, tol: float, here: Point, idle: int, stationary: bool, seen: bool) -> str:
         residual = f"scaled KKT residual {here.kkt:.1e}"
         if idle >= PATIENCE:
             return f"the error on rows held out has not fallen for {PATIENCE} rounds; {residual}"
-        if here.kkt <= tol:
+        if stationary and seen:
             return f"{residual} reached tol {tol:.1e}"
-        return f"max_rounds={setup.max_rounds} reached at {residual} > tol {tol:.1e}; raise max_rounds, or tol if that is enough"
+        if stationary:
+            return (
+                f"{residual} is all that rounding leaves to see: variances along the global part are too small beside all "
+                "others; centre the rows, give features like units (scale='pooled'), or raise tol"
+            )
+        return f"max_rounds={setup.max_rounds} reached at {residual}, tol {tol:.1e}; raise max_rounds, or tol if that is enough"
+
+
+def _stationary(setup: PersonalSetup, tol: float, here: Point, secants: Secants, P: Array) -> bool:
+    """Line 4: neither a step of subspace iteration nor P, the next one, promises more than a share tol^2 of what is missed."""
+    if here.kkt > tol or here.kkt == 0:
+        return here.kkt <= tol
+    return bool(secants.pairs) and setup.scaled_kkt(float(np.sum(P * here.G)), here.captured) <= tol
 
 
 async def _evaluate(setup: PersonalSetup, U: Array) -> Point:
