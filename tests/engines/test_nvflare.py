@@ -188,7 +188,7 @@ def test_a_coordinator_that_sends_too_much(
     engine: Any, parties: Parties, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By its own driver: both logs say which message was refused, and how large it was."""
-    monkeypatch.setattr(engine, "_engine", replace(engine._engine, round_timeout=3.0))
+    monkeypatch.setattr(engine, "_round_timeout", 3.0)
 
     async def program(_start: Any, _state: Any) -> Any:
         return await Sum(conformance.action, np.zeros((20, 10_000)))

@@ -225,6 +225,17 @@ class Gate:
             raise
         self._plan, self._run = plan, run
 
+    def remember(self) -> dict[str, Any]:
+        """The run that was admitted and its plan, for another process of this site."""
+        return {"run": self._run, "plan": None if self._plan is None else self._plan.to_dict()}
+
+    def recall(self, facts: Mapping[str, Any]) -> None:
+        """Go on with what another process of this site admitted; the site's rules may have changed since, and hold."""
+        if facts["plan"] is not None:
+            plan = Plan.from_dict(facts["plan"])
+            self._check_plan(plan)
+            self._plan, self._run = plan, facts["run"]
+
     def check(self, request: Request, function: LocalFunction) -> None:
         """Refuse a request that breaks a rule or was not announced."""
         try:
