@@ -45,10 +45,8 @@ def main(grid: Grid, context: Context) -> None:
 def fit(grid: Grid, settings: Any) -> FederatedPCA:
     """Find the sites, fit, and write the model where the settings say."""
     if not settings["components"] or not settings["output"]:
-        raise InputError('give components and output: flwr run ... -c \'components="10" output="/folder/of/the/model"\'')
-    output = Path(str(settings["output"])).expanduser()
-    if not output.is_absolute():
-        raise InputError(f"output = {str(output)!r} must be an absolute path on the machine of the SuperLink")
+        raise InputError('give components and output: flwr run ... -c \'components="10" output="folder-of-the-model"\'')
+    output = Path(str(settings["output"])).expanduser().absolute()
     check_model_target(output, overwrite=bool(settings["overwrite"]))
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
     min_sites, round_timeout = int(settings["min-sites"]), float(settings["round-timeout"])

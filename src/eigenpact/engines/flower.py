@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ from ..errors import InputError, SiteFailure, TooFewSites
 from ..runtime import Costs, Job, Outcome, Summation
 from .flower_app import write_app
 from .flower_kits import CONNECTION, FlowerKit, flower, program
+from .kits import write_json
 from .relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
 
 UP_WITHIN = 60.0
@@ -95,7 +97,8 @@ class Flower:
         kit = FlowerKit.read(self.kit, "coordinator")
         assert self.sites is not None
         with serving(kit), _run(kit, self) as pipe:
-            post = RelayPost(pipe, _connected(pipe, self.sites, self))
+            process, names = _connected(pipe, self.sites, self)
+            post = RelayPost(pipe, names)
             try:
                 yield OpenFederation(
                     post,
@@ -108,6 +111,7 @@ class Flower:
                 )
             finally:
                 post.close()
+                _await_end(process)
 
     def execute(
         self,
@@ -122,33 +126,45 @@ class Flower:
             return connected.execute(sites, job, graph=graph, summation=summation)
 
 
-def listens(kit: FlowerKit) -> bool:
-    """Whether something answers where the SuperLink is to be."""
+def listens(host: str, port: int) -> bool:
+    """Whether something answers there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
-        return probe.connect_ex((kit.federation.host, kit.federation.port)) == 0
+        return probe.connect_ex((host, port)) == 0
 
 
 @contextmanager
 def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
     """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
-    if listens(kit):
+    federation = kit.federation
+    if listens(federation.host, federation.port):
         kit.configure()
         yield None
         return
     kit.expires()
+    _register_keys(kit)
     kit.configure()
+    with _superlink(kit, federation.host, federation.port) as process:
+        yield process
+
+
+@contextmanager
+def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A SuperLink that answers there; it ends with the context."""
     with open(kit.log, "ab") as log:
         process = subprocess.Popen(
-            kit.superlink(), env=os.environ | kit.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            kit.superlink(None if port == kit.federation.port else port),
+            env=os.environ | kit.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
     try:
         deadline = time.monotonic() + UP_WITHIN
-        while not listens(kit):
+        while not listens(host, port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SiteFailure(f"Flower's SuperLink did not come up at {kit.address}; see {kit.log}")
+                raise SiteFailure(f"Flower's SuperLink did not come up at {host}:{port}; see {kit.log}")
             time.sleep(0.1)
-        register_keys(kit)
         yield process
     finally:
         process.terminate()
@@ -159,12 +175,26 @@ def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
             process.wait()
 
 
-def register_keys(kit: FlowerKit) -> None:
-    """Let the SuperLink know the sites' public keys; it remembers those of an earlier start."""
-    known = {node.get("name") for node in ask(kit, "supernode", "list", CONNECTION).get("nodes", [])}
-    for site in kit.federation.sites:
-        if site not in known:
-            ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
+def _register_keys(kit: FlowerKit) -> None:
+    """Let the SuperLink know the sites' public keys, once, where no site reaches it yet.
+
+    A SuperNode whose key is not known is turned away and ends; so those that wait for the coordinator must not come too early.
+    """
+    keys = {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
+    done = kit.workspace / "registered.json"
+    with suppress(OSError, ValueError):
+        if json.loads(done.read_text()) == keys:
+            return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    kit.configure(f"127.0.0.1:{port}")
+    with _superlink(kit, "127.0.0.1", port):
+        known = {node.get("name") for node in ask(kit, "supernode", "list", CONNECTION).get("nodes", [])}
+        for site in keys:
+            if site not in known:
+                ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
+    write_json(done, keys)
 
 
 def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
@@ -215,19 +245,38 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
                     ask(kit, "stop", run, CONNECTION)
 
 
-def _connected(pipe: Pipe, sites: tuple[str, ...], engine: Flower) -> tuple[str, ...]:
-    """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
+def _await_end(process: int) -> None:
+    """Wait until the ServerApp's process, on this machine, has ended; one whose SuperLink is gone would try again for ever."""
+    deadline = time.monotonic() + END_WITHIN
+    while _runs(process):
+        if time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            return
+        time.sleep(0.1)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there and has not ended; its parent may not have taken note of that."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _connected(pipe: Pipe, sites: tuple[str, ...], engine: Flower) -> tuple[int, tuple[str, ...]]:
+    """Wait until all sites are connected; after a while go on with fewer, if those are enough.  Also give the relay's process."""
     begin = time.monotonic()
     while True:
         try:
             pipe.send_bytes(frame("", b"who"))
-            there = json.loads(unframe(pipe.recv_bytes())[1])
+            told = json.loads(unframe(pipe.recv_bytes())[1])
         except (EOFError, OSError) as error:
             raise SiteFailure("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
-        found = tuple(name for name in sites if name in there)
+        found = tuple(name for name in sites if name in told["sites"])
         waited = time.monotonic() - begin
         if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
-            return found
+            return int(told["process"]), found
         if waited > engine.start_timeout:
             missing = ", ".join(name for name in sites if name not in found)
             raise TooFewSites(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ from ..errors import InputError, TooFewSites, WireError
 from ..runtime import greeting, signed_by
 from .relay import GONE, REPLY, frame, unframe
 
-POLL = 0.1
+POLL = 0.2
 """Seconds between two looks for replies."""
 
 LOOK_FOR_NODES = 2.0
@@ -164,7 +165,7 @@ def find_sites(grid: Grid, wanted: Iterable[str], min_sites: int, timeout: float
 def relay(grid: Grid, driver: Pipe) -> None:
     """Pass bytes between the driver's process and the sites, until that process closes its end.
 
-    It is told first which sites are connected, by the names that their keys were registered under, and again on request.
+    On request that process is told this one's identifier, and which sites are connected, by the names of their registered keys.
     """
     post = GridPost(grid, {})
     with suppress(EOFError, OSError):  # the process that drove the run has ended
@@ -175,7 +176,7 @@ def relay(grid: Grid, driver: Pipe) -> None:
                     return
                 if not name:
                     post.nodes = {node.name: node.node_id for node in grid.get_nodes() if node.name}
-                    driver.send_bytes(frame("", json.dumps(sorted(post.nodes)).encode()))
+                    driver.send_bytes(frame("", json.dumps({"process": os.getpid(), "sites": sorted(post.nodes)}).encode()))
                 else:
                     post.send(name, data)
             came = post.next(post.now() + (POLL if post.waiting else 0.0))

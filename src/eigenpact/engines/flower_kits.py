@@ -10,7 +10,6 @@ import importlib
 import ipaddress
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,8 +28,11 @@ SITE_KEY = "eigenpact-site"
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does."""
 
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1"}
-"""No telemetry, no update check; and a tenth of a second, not one, between two looks for a task."""
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+"""No telemetry, no update check."""
+
+LOOK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+"""Seconds, at a site, until Flower looks again for a message to start a process for; its default is one."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -70,15 +72,16 @@ class FlowerKit(PartyKit):
     def environment(self) -> dict[str, str]:
         """What Flower's programs are started with; they find each other by name."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        return QUIET | ONE_THREAD | {"FLWR_HOME": str(self.workspace), "PATH": path}
+        look = {} if self.party == "coordinator" else LOOK
+        return QUIET | look | ONE_THREAD | {"FLWR_HOME": str(self.workspace), "PATH": path}
 
-    def superlink(self) -> list[str]:
-        """What starts the SuperLink; it remembers the sites' keys in the kit."""
+    def superlink(self, port: int | None = None) -> list[str]:
+        """What starts the SuperLink, or with ``port`` one that only this machine reaches; it remembers sites' keys in the kit."""
         own, federation = self.folder, self.federation
-        listens = "127.0.0.1" if federation.host in LOOPBACK else "0.0.0.0"
+        listens = "127.0.0.1" if port or federation.host in LOOPBACK else "0.0.0.0"
         tls = ["--ssl-ca-certfile", f"{own / 'ca.crt'}", "--ssl-certfile", f"{own / 'server.crt'}"]
         return [
-            *(program("flower-superlink"), "--host", listens, "--port", str(federation.port)),
+            *(program("flower-superlink"), "--host", listens, "--port", str(port or federation.port)),
             *(*tls, "--ssl-keyfile", f"{own / 'server.key'}", "--enable-supernode-auth"),
             *("--disable-runtime-dependency-installation", "--database", f"{self.workspace / 'superlink.db'}"),
         ]
@@ -92,10 +95,10 @@ class FlowerKit(PartyKit):
             *("--node-config", node_config({SITE_KEY: str(facts)}), *trusted),
         ]
 
-    def configure(self) -> None:
-        """Tell Flower's command line where the SuperLink is."""
+    def configure(self, address: str = "") -> None:
+        """Tell Flower's command line where the SuperLink is, by default where sites reach it."""
         self.workspace.mkdir(mode=0o700, exist_ok=True)
-        facts = {"address": self.address, "root-certificates": str(self.folder / "ca.crt")}
+        facts = {"address": address or self.address, "root-certificates": str(self.folder / "ca.crt")}
         lines = [f"[superlink.{CONNECTION}]", *(f"{key} = {json.dumps(value)}" for key, value in facts.items())]
         write_private(self.workspace / "config.toml", ("\n".join(lines) + "\n").encode())
 
@@ -199,11 +202,6 @@ def program(name: str) -> str:
     if not path.exists():
         raise MissingExtraError(f"engine 'flower' needs Flower ({name} is not installed): pip install 'eigenpact[flower]'")
     return str(path)
-
-
-def shown(command: list[str]) -> str:
-    """A command as it can be typed."""
-    return shlex.join(command)
 
 
 def flower(module: str) -> Any:
