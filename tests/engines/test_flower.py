@@ -26,7 +26,7 @@ from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyErr
 from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
-from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
+from tests.engines.three_sites import NAMES, OPEN_POLICY, SOLVERS_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
@@ -319,7 +319,7 @@ def test_the_app_names_what_is_installed(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlowerParties]:
-    made = FlowerParties(tmp_path_factory.mktemp("flower") / "test", three_sites(), OPEN_POLICY)
+    made = FlowerParties(tmp_path_factory.mktemp("flower") / "test", three_sites(), SOLVERS_POLICY)
     try:
         made.start()
         yield made
@@ -343,6 +343,6 @@ def test_auto_on_a_federation(parties: FlowerParties) -> None:
 
 def test_refused_at_once_is_refused_by_name(parties: FlowerParties) -> None:
     """A plan that a site's policy does not allow: one message, and no round."""
-    parties.describe("quito", three_sites()["quito"], OPEN_POLICY | {"max_components": 2})
+    parties.describe("quito", three_sites()["quito"], SOLVERS_POLICY | {"max_components": 2})
     with pytest.raises(PolicyError, match="refused before round 1 by quito: rule max_components = 2: the plan asks for 3"):
         ep.FederatedPCA(3, engine=ep.engines.Flower(parties.folder / "coordinator")).fit()

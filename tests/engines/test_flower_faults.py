@@ -22,7 +22,7 @@ import eigenpact as ep
 from eigenpact.errors import PolicyError
 from eigenpact.runtime import read_site_ledger
 from tests.engines import conformance
-from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
+from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
@@ -41,7 +41,7 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlowerParties]:
-    made = FlowerParties(tmp_path_factory.mktemp("flower") / "test", three_sites(), OPEN_POLICY)
+    made = FlowerParties(tmp_path_factory.mktemp("flower") / "test", three_sites(), SOLVERS_POLICY)
     try:
         made.start()
         yield made
@@ -70,16 +70,16 @@ def test_wrong_features_and_broken_policies_are_refused_by_name(engine: Any, par
     X = three_sites()["quito"]
     before = len(read_site_ledger(parties.folder / "lima" / "ledger.jsonl"))
     try:
-        parties.describe("quito", X[:, :19], OPEN_POLICY, features=19)
+        parties.describe("quito", X[:, :19], SOLVERS_POLICY, features=19)
         with pytest.raises(
             PolicyError, match="refused before round 1 by quito: rule features: the plan has 20 features, this site 19"
         ):
             ep.FederatedPCA(2, solver="gram", engine=engine).fit()
-        parties.describe("quito", X, OPEN_POLICY | {"solvers": ["gram"]})
+        parties.describe("quito", X, SOLVERS_POLICY | {"solvers": ["gram"]})
         with pytest.raises(PolicyError, match="refused before round 1 by quito: rule solvers: 'krylov' is not allowed here"):
             ep.FederatedPCA(2, solver="krylov", engine=engine).fit()
     finally:
-        parties.describe("quito", X, OPEN_POLICY)
+        parties.describe("quito", X, SOLVERS_POLICY)
     assert "refused: rule features" in parties.console("quito")
     assert "refused: rule solvers" in parties.console("quito")
     refused = [row["reason"] for row in read_site_ledger(parties.folder / "quito" / "ledger.jsonl") if row["what"] == "refused"]
@@ -99,7 +99,8 @@ def test_a_key_that_is_not_registered_is_refused(engine: Any, parties: FlowerPar
     parties.start_sites("mallory", connects=False)
     assert parties.nodes["mallory"].wait(60) != 0
     assert "SuperNode ID" not in parties.console("mallory")
-    assert "Failed to initialize the connection to the SuperLink" in parties.console("mallory")
+    assert "Failed to activate SuperNode" in parties.console("mallory")
+    assert "No SuperNode found with the given public key" in parties.kit.log.read_text()
     del engine  # the run goes on all the while
 
 

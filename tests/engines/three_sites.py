@@ -31,3 +31,9 @@ OPEN_POLICY = {
 def three_sites() -> dict[str, Any]:
     sites = problem_sites()
     return {name: sites[name] for name in NAMES}
+
+
+SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {
+    "functions": sorted({name for solver in ALL_SOLVERS for name in functions_of(solver)})
+}
+"""The same for solvers alone, without modules of the tests' own: those take seconds to import."""

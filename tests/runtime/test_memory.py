@@ -108,5 +108,10 @@ def test_a_server_goes_on_where_another_stopped(tmp_path: Any) -> None:
 def test_rules_that_became_stricter_hold_for_what_was_admitted(tmp_path: Any) -> None:
     first = server(tmp_path)
     first.admit("r", Plan("own", (count_calls.name,), ("sum",), 10).to_dict())
-    with pytest.raises(PolicyError, match="rule max_rounds = 5"):
-        server(tmp_path, max_rounds=5).recall(first.remember())
+    stricter = server(tmp_path, max_rounds=5)
+    stricter.recall(first.remember())
+    with pytest.raises(PolicyError, match="rule max_rounds = 5: the plan allows itself 10"):
+        ask(stricter, 1, 0)
+    stricter.admit("s", Plan("own", (count_calls.name,), ("sum",), 5).to_dict())
+    request = Request("s", 0, 1, "sum", count_calls.name, (np.zeros(2),), "")
+    assert float(stricter.execute(request, 0).arrays[0]) == 1.0
