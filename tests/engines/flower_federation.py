@@ -59,6 +59,8 @@ class FlowerParties:
         """Start sites and wait until they are connected, unless they never will be."""
         before = {name: self.console(name).count(CONNECTED) for name in names}
         for name in names:
+            if name in self.nodes:
+                self.nodes[name].wait()  # killed before
             kit = FlowerKit.read(self.folder / name, "site")
             environment = os.environ | kit.environment() | {"PYTHONPATH": str(ROOT)}
             with open(kit.folder / "console.txt", "ab") as console:
