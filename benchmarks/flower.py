@@ -22,8 +22,7 @@ from unittest import mock
 import numpy as np
 from tests.engines import conformance
 from tests.engines.federation import free_port
-from tests.engines.flower_federation import FlowerParties
-from tests.engines.test_flower_faults import CASES
+from tests.engines.flower_federation import CASES, FlowerParties
 from tests.engines.three_sites import SOLVERS_POLICY, three_sites
 
 from benchmarks.table import Row, pytest_row

@@ -14,12 +14,22 @@ from typing import Any
 
 import numpy as np
 
+import eigenpact as ep
 from eigenpact.engines.flower import serving
 from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
 from eigenpact.engines.kits import Federation
+from tests.engines import conformance
 from tests.engines.federation import ROOT, UP_WITHIN, free_port
 
 CONNECTED = "SuperNode ID:"
+
+CASES = (
+    conformance.Case("auto", options={"solver": "auto"}),
+    conformance.Case("krylov", options={"solver": "krylov", "max_rounds": 4}),
+    conformance.Case("faps", options={"solver": ep.FAPS(start="random"), "max_rounds": 3}),
+    conformance.Case("hot-potato", options={"solver": "hot-potato"}),
+)
+"""The solver with fewest rounds, one that takes several, one with kept state, and a chain from site to site."""
 
 
 class FlowerParties:

@@ -21,7 +21,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact.engines import kits
-from eigenpact.errors import FileError, InputError, MissingExtraError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
 from eigenpact.runtime import Outcome, greeting
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
@@ -79,7 +79,7 @@ def test_conformance_of_the_client_app(grid: NodeGrid) -> None:
 
 def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> None:
     """What ``flwr run`` starts: sites are found by asking every node who it is."""
-    settings = SETTINGS | {"components": "3", "output": str(tmp_path / "model"), "solver": "krylov", "start-timeout": 5.0}
+    settings = SETTINGS | {"components": "3", "features": "20", "output": str(tmp_path / "model"), "solver": "krylov"}
     pca = flower_server.fit(grid, settings)  # type: ignore[arg-type]
     here = ep.FederatedPCA(3, solver="krylov", random_state=0).fit(three_sites())
     assert ep.load_model(tmp_path / "model").sites_ == tuple(sorted(NAMES))
@@ -90,7 +90,9 @@ def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"components": ""}, "give components and output"),
+        ({"components": ""}, "give components, features"),
+        ({"features": "19"}, "refused before round 1 by accra: rule features: the plan has 19 features, this site 20"),
+        ({"features": ""}, "give components, features"),
         ({"output": str(Path(__file__).parent)}, "exists already; choose another folder"),
         ({"sites": "accra, oslo"}, "not connected within 1 s: oslo"),
         ({"min-sites": 4}, "not connected within 1 s: 1 more"),
@@ -98,8 +100,8 @@ def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> N
     ],
 )
 def test_settings_of_flwr_run_are_checked(grid: NodeGrid, tmp_path: Path, given: dict[str, Any], message: str) -> None:
-    settings = SETTINGS | {"components": "2", "output": str(tmp_path / "model"), "start-timeout": 1.0} | given
-    with pytest.raises((FileError, InputError, TooFewSites), match=message):
+    settings = SETTINGS | {"components": "2", "features": "20", "output": str(tmp_path / "m"), "start-timeout": 1.0} | given
+    with pytest.raises((FileError, InputError, PolicyError, TooFewSites), match=message):
         flower_server.fit(grid, settings)  # type: ignore[arg-type]
 
 

@@ -28,17 +28,9 @@ from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
 from eigenpact.engines.flower_kits import _make_site_key
-from tests.engines.flower_federation import FlowerParties
+from tests.engines.flower_federation import CASES, FlowerParties
 
 pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.faults]
-
-CASES = (
-    conformance.Case("auto", options={"solver": "auto"}),
-    conformance.Case("krylov", options={"solver": "krylov", "max_rounds": 4}),
-    conformance.Case("faps", options={"solver": ep.FAPS(start="random"), "max_rounds": 3}),
-    conformance.Case("hot-potato", options={"solver": "hot-potato"}),
-)
-"""The solver with fewest rounds, one that takes several, one with kept state, and a chain from site to site."""
 
 
 @pytest.fixture(scope="module")

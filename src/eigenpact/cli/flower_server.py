@@ -14,6 +14,7 @@ from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -44,8 +45,12 @@ def main(grid: Grid, context: Context) -> None:
 
 def fit(grid: Grid, settings: Any) -> FederatedPCA:
     """Find the sites, fit, and write the model where the settings say."""
-    if not settings["components"] or not settings["output"]:
-        raise InputError('give components and output: flwr run ... -c \'components="10" output="folder-of-the-model"\'')
+    if not all(settings[key] for key in ("components", "features", "output")):
+        raise InputError(
+            "give components, features (the agreed columns in order, separated by commas, or their number) and output: "
+            'flwr run ... -c \'components="2" features="age,bmi,rate" output="folder-of-the-model"\''
+        )
+    features = _features(str(settings["features"]))
     output = Path(str(settings["output"])).expanduser().absolute()
     check_model_target(output, overwrite=bool(settings["overwrite"]))
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
@@ -55,7 +60,7 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
     log.info("sites: %s", ", ".join(sites))
     least = min_sites or len(sites)
     names = ("flower", "Flower")
-    engine = OpenFederation(post, sites, None, costs=COSTS, min_sites=least, round_timeout=round_timeout, names=names)
+    engine = OpenFederation(post, sites, features, costs=COSTS, min_sites=least, round_timeout=round_timeout, names=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
         pca = FederatedPCA(
@@ -69,6 +74,8 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
             engine=engine,
             callback=lambda record: log.info("round %d of %s sites", record.round, record.sites),
         ).fit()
+    if not isinstance(features, int):
+        pca.feature_names_in_ = np.array(features, dtype=object)
     save_model(pca, output, overwrite=bool(settings["overwrite"]))
     for message in pca.ledger_:
         if message.note.startswith(("lost", "joined", "refused")):
@@ -78,6 +85,15 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         ", ".join(pca.sites_), pca.n_rounds_, pca.n_setup_rounds_, pca.stop_reason_, pca.solver_, output,
     )  # fmt: skip
     return pca
+
+
+def _features(text: str) -> tuple[str, ...] | int:
+    """Names of columns, or their number.
+
+    >>> _features("age, bmi"), _features("20")
+    (('age', 'bmi'), 20)
+    """
+    return int(text) if text.strip().isdigit() else tuple(name.strip() for name in text.split(","))
 
 
 def _log_to_run() -> None:

@@ -16,6 +16,7 @@ CLIENT_APP = "eigenpact.engines.flower_site:client"
 
 SETTINGS: dict[str, str | int | float] = {
     "components": "",
+    "features": "",
     "output": "",
     "solver": "auto",
     "center": "pooled",
