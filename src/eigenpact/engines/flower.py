@@ -1,7 +1,7 @@
 """Sites in other institutions, over Flower: a SuperLink with TLS at the coordinator, a SuperNode with its own key at each site.
 
 Flower starts a process at the site for every message (``flower_site.py``), and looks for messages every three seconds; a round
-takes about five seconds, whatever is computed.  So ``solver="auto"`` takes few rounds.  The driver runs in the process that
+takes five to eight seconds, whatever is computed.  So ``solver="auto"`` takes few rounds.  The driver runs in the process that
 called ``fit``; Flower's ServerApp passes its bytes on (``flower_grid.py``).  With a SuperLink of one's own, ``flwr run`` starts
 the same solvers inside the ServerApp (``cli/flower_server.py``).
 """
@@ -41,8 +41,8 @@ COMMAND_WITHIN = 60.0
 END_WITHIN = 10.0
 """Seconds a SuperLink may take to end by itself."""
 
-COSTS = Costs(latency=5.0, bandwidth=1e7, flops=2e10)
-"""A round's latency as measured with three sites on two cores (``make results FAMILY=flower``)."""
+COSTS = Costs(latency=7.0, bandwidth=1e7, flops=2e10)
+"""A round's latency as measured with three sites on two busy cores (``make results FAMILY=flower``)."""
 
 
 @dataclass(frozen=True)
