@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, foundation, personalized, robust, statistical
+from benchmarks import consensus, engines, federation, flower, foundation, personalized, robust, statistical
 from benchmarks.table import print_rows
 
 FAMILIES = {
@@ -18,6 +18,7 @@ FAMILIES = {
     "consensus": consensus.rows,
     "statistical": statistical.rows,
     "federation": federation.rows,
+    "flower": flower.rows,
     "personalized": personalized.rows,
     "robust": robust.rows,
 }

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 
-NEED_FLARE = ["eigenpact/engines/flare_admin.py", "eigenpact/engines/flare_guard.py"]
-NEED_FLARE += ["eigenpact/engines/flare_relay.py", "eigenpact/engines/flare_site.py"]
+NEEDS = {
+    "nvflare": [f"eigenpact/engines/flare_{part}.py" for part in ("admin", "guard", "relay", "site")],
+    "flwr": ["eigenpact/engines/flower_grid.py", "eigenpact/engines/flower_site.py", "eigenpact/cli/flower_server.py"],
+}
+EXTRAS = {"nvflare": "nvflare", "flwr": "flower"}
 
 
-def _installed() -> bool:
+def _installed(package: str) -> bool:
     try:
-        return importlib.util.find_spec("nvflare") is not None
+        return importlib.util.find_spec(package) is not None
     except ValueError:  # put out of reach by a test
         return False
 
 
-collect_ignore = [] if _installed() else NEED_FLARE
+MISSING = [package for package in NEEDS if not _installed(package)]
+collect_ignore = [path for package in MISSING for path in NEEDS[package]]
 
 
-def pytest_report_header() -> str:
+def pytest_report_header() -> list[str]:
     """Say what is missing."""
-    return "without NVIDIA FLARE, eigenpact[nvflare]: its modules' doctests are left out" if collect_ignore else ""
+    return [f"without eigenpact[{EXTRAS[package]}]: doctests of modules that need it are left out" for package in MISSING]

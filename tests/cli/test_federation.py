@@ -28,7 +28,8 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.engines.federation import reissue
 
-from eigenpact.engines.flare_site import SITE_VARIABLE, SiteFacts
+from eigenpact.engines.flare_site import SITE_VARIABLE
+from eigenpact.engines.sites import SiteFacts
 
 CONSORTIUM = """\
 name = "trial"
@@ -158,11 +159,11 @@ def test_site_start_takes_columns_in_the_agreed_order(
     assert result.exit_code == 0, result.output
     ((command, environment),) = taken_over
     assert str(kits / "south") in command
-    facts = SiteFacts.read(environment[SITE_VARIABLE])
+    facts = SiteFacts.read(environment[SITE_VARIABLE], SITE_VARIABLE)
     assert (facts.name, facts.coordinator_timeout) == ("south", 5.0)
     seen = {}
-    monkeypatch.setattr("eigenpact.engines.flare_site.SiteServer", lambda _name, X, **_: seen.setdefault("X", X))
-    facts.endpoint()
+    monkeypatch.setattr("eigenpact.engines.sites.SiteServer", lambda _name, X, **_: seen.setdefault("X", X))
+    facts.server()
     np.testing.assert_array_equal(seen["X"], sites["south"])
 
 

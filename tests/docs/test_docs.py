@@ -5,11 +5,12 @@ Blocks of a page run in order, in one namespace and one empty folder, with warni
 - ```python runs here; a ```text block right after it is what it prints ("..." stands for anything).
 - ```console runs its lines "$ eigenpact ..." and "$ mpiexec ...", and sets what "$ export" says.  The exit code must be 0, or the
   one in a comment "# exit 2"; lines below a command are what it prints.  One that ends in "&" runs until the page ends, and has
-  printed what stands below it before the next command runs.
+  printed what stands below it before the next command runs.  Commands of Flower run too.
 - "needs-data" after the language skips a block without EIGENPACT_DATA, "needs-mpi" without mpi4py, "needs-nvflare" without NVIDIA
-  FLARE, "not-run" always.
+  FLARE, "needs-flower" without Flower, "not-run" always.
 
-Federations listen on a free port, so that several test runs may share a machine.
+Federations listen on a free port, so that several test runs may share a machine: "localhost:8102" and "--port N" stand
+for others.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,16 +47,17 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-COMMANDS = {"eigenpact", "mpiexec"}
+COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
+SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower"}
+"""Pages that take minutes, and the group of tests that they run in: their commands run with the tests of faults."""
+
 NEEDS = {
     "needs-data": "EIGENPACT_DATA" in os.environ,
     "needs-mpi": importlib.util.find_spec("mpi4py"),
+    "needs-flower": importlib.util.find_spec("flwr"),
     "needs-nvflare": importlib.util.find_spec("nvflare"),
     "not-run": False,
 }
-FEDERATIONS = {"federate.md", "federate-with-flower.md"}
-"""Pages that start whole federations, minutes long: run by make test-faults."""
-
 WITHIN = 180
 """Seconds a command may take."""
 
@@ -82,7 +85,7 @@ class Page:
         assert text.startswith("$ "), f"{where}: a console block begins with a command"
         for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             line, _, expected = part.partition("\n")
-            words = shlex.split(line, comments=True)
+            words = self.on_free_ports(shlex.split(line, comments=True))
             if words[0] == "export":
                 self.environment |= dict(word.split("=", 1) for word in words[1:])
                 continue
@@ -95,6 +98,12 @@ class Page:
             assert done.returncode == code, f"{where}: {line}\n{done.stdout}{done.stderr}"
             shown = any(PRINTED.check_output(expected, stream, FLAGS) for stream in (done.stdout, done.stderr))
             assert not expected.strip() or shown, f"{where}: {line} printed\n{done.stdout}{done.stderr}"
+
+    def on_free_ports(self, words: list[str]) -> list[str]:
+        """The command, listening where nobody else does."""
+        address = f"localhost:{self.environment['EIGENPACT_EXAMPLE_PORT']}"
+        ports = [_free_port() if before == "--port" else word for before, word in zip(["", *words], words, strict=False)]
+        return [word.replace("localhost:8102", address) for word in ports]
 
     def begin(self, words: list[str], expected: str, where: str) -> None:
         """Run a command in the background; wait until it has printed what it is to print."""
@@ -129,18 +138,20 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look themselves up
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "EIGENPACT_DEBUG"}}
-    made = Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1", "EIGENPACT_EXAMPLE_PORT": _free_port()})
+    kept |= {"PATH": path, "OMP_NUM_THREADS": "1", "EIGENPACT_EXAMPLE_PORT": _free_port(), "FLWR_HOME": str(tmp_path / ".flwr")}
+    made = Page(tmp_path, module, kept)
     try:
         yield made
     finally:
         made.end()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=pytest.mark.faults if path.name in FEDERATIONS else ()) for path in ALL_PAGES],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
+def _blocks(path: Path) -> Any:
+    marks = [pytest.mark.faults, pytest.mark.xdist_group(SLOW[path.name])] if path.name in SLOW else []
+    return pytest.param(path, id=str(path.relative_to(ROOT)), marks=marks)
+
+
+@pytest.mark.parametrize("path", [_blocks(path) for path in ALL_PAGES])
 def test_blocks_run(path: Path, page: Page) -> None:
     """Every block of the page does what it shows."""
     content = path.read_text()

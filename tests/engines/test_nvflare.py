@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ import eigenpact as ep
 from eigenpact.engines import flare_kits
 from eigenpact.engines.flare_kits import Federation, Kit, make_kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
-from eigenpact.estimators import choices
-from eigenpact.estimators.plans import functions_of
 from eigenpact.runtime import Driver, Outcome, Plan, Sum, local, read_site_ledger, wire
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS, problem_sites
+from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
@@ -36,29 +34,6 @@ from eigenpact.engines.flare_guard import check_app
 from tests.engines.federation import Parties, knock, reissue
 
 pytestmark = pytest.mark.xdist_group("nvflare")
-
-NAMES = ("accra", "lima", "quito")
-"""Three sites; the programs of the conformance suite name two of them."""
-
-ALL_SOLVERS = (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, *choices.ROBUST_SOLVERS)
-
-OPEN_POLICY = {
-    "solvers": ["auto", *ALL_SOLVERS, "programs"],
-    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
-    "modules": ["tests.engines.conformance"],
-    "min_rows": 5,
-    "max_rounds": 3000,
-    "max_message_bytes": 1 << 20,
-    "allow_gather": True,
-    "allow_at": True,
-    "allow_max": True,
-    "allow_chain": True,
-}
-
-
-def three_sites() -> dict[str, Any]:
-    sites = problem_sites()
-    return {name: sites[name] for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +163,7 @@ def test_a_coordinator_that_sends_too_much(
     engine: Any, parties: Parties, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By its own driver: both logs say which message was refused, and how large it was."""
-    monkeypatch.setattr(engine, "_engine", replace(engine._engine, round_timeout=3.0))
+    monkeypatch.setattr(engine, "_round_timeout", 3.0)
 
     async def program(_start: Any, _state: Any) -> Any:
         return await Sum(conformance.action, np.zeros((20, 10_000)))

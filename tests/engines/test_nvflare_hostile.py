@@ -166,7 +166,7 @@ def test_a_site_that_calls_the_other_sites(parties: Parties) -> None:
 # -- a site that is not what was agreed -------------------------------------------------------------------------------------
 
 
-OPENED = {"opener": "eigenpact.cli.site_rows:open_rows"}
+OPENED = {"opener": "eigenpact.data.site_rows:open_rows"}
 OTHERS = {
     "milan": (3, {"features": ["age", "bmi", "weight"]}, "rule features: .*not here: rate; not in the plan: weight"),
     "paris": (2, {"features": 2}, "rule features: the plan has 3 features, this site 2"),

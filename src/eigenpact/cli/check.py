@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..engines.flare_kits import Kit
+from ..data.site_rows import open_rows
 from ..errors import EigenpactError, InputError
 from . import tables
 from .consoles import stdout
-from .site_rows import open_rows
+from .kits import find_kit
 from .site_settings import ALL_SOLVERS, SiteFile, read_policy
 
 
@@ -51,7 +51,7 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
 
 
 def _kit(site: SiteFile, found: dict[str, Any]) -> str:
-    found["a kit"] = kit = Kit.read(site.kit, "site")
+    found["a kit"] = kit = find_kit(site.kit, "site")
     federation = kit.federation
     return f"{kit.party} of federation {federation.name}, coordinator at {federation.host}:{federation.port}"
 

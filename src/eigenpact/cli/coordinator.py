@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +19,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..engines import NVFlare
-from ..engines.flare_kits import Kit, flare
+from ..engines import Flower, NVFlare
+from ..engines.flare_kits import Kit
+from ..engines.flower import serving
+from ..engines.flower_kits import FlowerKit
 from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import find_solver
 from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
+from .kits import ENGINES, check_installed, find_kit
 from .progress import shown_rounds
 from .site import become
 from .site_files import Center, Scale, parse_components
@@ -38,13 +43,19 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
 
     KIT is the coordinator's folder, made by eigenpact federation init.
     """
-    flare("nvflare")
-    owned = Kit.read(kit, "coordinator")
+    owned = find_kit(kit, "coordinator")
+    check_installed(owned)
     until = owned.expires()
     federation = owned.federation
     _check_port(federation.host, federation.port)
-    tell(stdout(), f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C")
-    tell(stdout(), f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}")
+    serves = f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C"
+    known = f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+    if isinstance(owned, FlowerKit):
+        with _ended_in_order(), serving(owned) as superlink:
+            tell(stdout(), f"{serves}\n{known}")
+            assert superlink is not None  # nothing listened
+            raise typer.Exit(superlink.wait())
+    tell(stdout(), f"{serves}\n{known}")
     become(owned.command(), {})
 
 
@@ -89,6 +100,9 @@ def run(
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write the model to.")] = None,
     kit: Annotated[Path, typer.Option(envvar="EIGENPACT_KIT", help="The coordinator's kit.")] = Path("coordinator"),
+    engine: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(ENGINES)}: the one the kit was made for, and the default.")
+    ] = None,
     solver: Annotated[str, typer.Option(help="auto, or a solver by name; sites must allow it.")] = "auto",
     center: Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")] = Center.pooled,
     scale: Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")] = Scale.none,
@@ -105,11 +119,12 @@ def run(
     """Run a joint PCA over the sites that are connected, and write the model.
 
     It blocks, shows rounds, and keeps a journal in KIT/runs: if it or the server is killed, start the server again and repeat
-    with --resume RUN, which ends the stale job, starts a new one and goes on where it stopped.
+    with --resume RUN, which ends the stale job, starts a new one and goes on where it stopped.  With engine flower no server need
+    be started before: one that is not up is started for the run.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
-    owned = Kit.read(kit, "coordinator")
+    owned = find_kit(kit, "coordinator", engine)
     if resume is not None:
         folder = owned.folder / "runs" / resume
         asked = Run.read(folder)
@@ -126,19 +141,19 @@ def run(
     check_model_target(asked.output, overwrite=asked.overwrite)
     if resume is None:
         asked.write(folder)
-    with _logged(folder / "log.txt", asked):
+    with _logged(folder / "log.txt", asked), _ended_in_order():
         _fit(pca, asked, folder, owned, quiet)
     raise typer.Exit(0 if pca.converged_ else 1)
 
 
-def _estimator(asked: Run, folder: Path, kit: Kit) -> FederatedPCA:
-    engine = NVFlare(
-        kit.folder,
-        sites=tuple(asked.sites),
-        min_sites=asked.min_sites,
-        round_timeout=asked.round_timeout,
-        job_file=folder / "job",
-    )
+def _estimator(asked: Run, folder: Path, kit: Kit | FlowerKit) -> FederatedPCA:
+    options: dict[str, Any] = {
+        "sites": tuple(asked.sites),
+        "min_sites": asked.min_sites,
+        "round_timeout": asked.round_timeout,
+    }
+    flower = isinstance(kit, FlowerKit)
+    engine = Flower(kit.folder, **options) if flower else NVFlare(kit.folder, **options, job_file=folder / "job")
     find_solver(asked.solver, engine)
     return FederatedPCA(
         parse_components(asked.components),
@@ -153,7 +168,7 @@ def _estimator(asked: Run, folder: Path, kit: Kit) -> FederatedPCA:
     )
 
 
-def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit, quiet: bool) -> None:
+def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit | FlowerKit, quiet: bool) -> None:
     if not quiet:
         tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
     with shown_rounds(stderr(), quiet=quiet) as callback, warnings.catch_warnings():
@@ -170,6 +185,23 @@ def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit, quiet: bool) -> 
         _report(pca, asked)
     if not pca.converged_:
         tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {asked.output} all the same", "yellow")
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let a request to end (SIGTERM) end what was started here too, as Ctrl-C does."""
+
+    def end(*_: object) -> None:
+        raise typer.Exit(128 + signal.SIGTERM)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

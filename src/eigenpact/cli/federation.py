@@ -13,13 +13,15 @@ import numpy as np
 import typer
 
 from ..datasets import heart_disease
-from ..engines.flare_kits import Federation, Kit, make_kits
+from ..engines.flower_app import write_app
+from ..engines.kits import Federation
 from ..errors import DataUnavailableError, FileError, InputError
 from . import tables
 from .consoles import stderr, stdout, tell
+from .kits import ENGINES, find_kit, make_all_kits
 from .site_settings import POLICY, SITE, read_toml
 
-KEYS = ("name", "coordinator", "sites", "features", "valid_days")
+KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")
 EXAMPLE_FEATURES = ("age", "trestbps", "thalach", "oldpeak")
 """Columns of the heart-disease tables that all four hospitals recorded for most patients."""
 
@@ -32,23 +34,25 @@ app = typer.Typer(no_args_is_help=True, help="Make the start-up kits of a federa
 def init(
     consortium: Annotated[Path, typer.Argument()],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the kits; by default the name.")] = None,
+    engine: Annotated[str | None, typer.Option(help=f"{' or '.join(ENGINES)}; by default what CONSORTIUM says.")] = None,
 ) -> None:
     """Make mutually authenticated start-up kits, one folder for each site and one for the coordinator.
 
     CONSORTIUM is a TOML file with name, coordinator ("host:port" as sites reach it), sites (names), features (names of the agreed
-    columns, or their number) and perhaps valid_days.  Each kit holds a private key: hand it over safely, to its owner alone.
+    columns, or their number) and perhaps valid_days and engine.  Each kit holds a private key: hand it over safely, to its owner
+    alone.
     """
-    federation = read_consortium(consortium)
+    federation = read_consortium(consortium, engine)
     folder = output or Path(federation.name)
-    make_kits(federation, folder)
+    make_all_kits(federation, folder)
     table = tables.compact(f"Kits of federation {federation.name}")
     for column in ("hand over", "to", "certificate until"):
         table.add_column(column)
     for site in federation.sites:
         _write(folder / site / "policy.toml", POLICY)
         _write(folder / site / "site.toml", SITE)
-        table.add_row(str(folder / site), f"the data manager of {site}", _until(Kit.read(folder / site, "site")))
-    coordinator = Kit.read(folder / "coordinator", "coordinator")
+        table.add_row(str(folder / site), f"the data manager of {site}", _until(find_kit(folder / site, "site")))
+    coordinator = find_kit(folder / "coordinator", "coordinator")
     table.add_row(str(folder / "coordinator"), "the coordinator", _until(coordinator))
     console = stdout()
     console.print(table)
@@ -82,8 +86,18 @@ def example(
     tell(stdout(), f"Wrote consortium.toml and {len(sites)} tables to {folder}: {source}")
 
 
-def read_consortium(path: Path) -> Federation:
-    """A consortium's file, checked."""
+@app.command("app", epilog="Example: eigenpact federation app eigenpact-app")
+def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
+    """Write the Flower App that flwr run starts on a SuperLink that exists already, in a new FOLDER.
+
+    It names what the installed eigenpact does, and brings no code of its own.
+    """
+    write_app(folder)
+    tell(stdout(), f"Wrote a Flower App to {folder}; run it with: flwr run {folder} SUPERLINK --stream -c 'components=\"2\" ...'")
+
+
+def read_consortium(path: Path, engine: str | None = None) -> Federation:
+    """A consortium's file, checked; ``engine`` goes before what it says."""
     facts = read_toml(path)
     unknown = sorted(set(facts) - set(KEYS))
     missing = [key for key in KEYS[:4] if key not in facts]
@@ -102,7 +116,8 @@ def read_consortium(path: Path) -> Federation:
     if not isinstance(days, int):
         raise InputError(f"{path}: valid_days = {days!r} must be a whole number")
     features = features if isinstance(features, int) else tuple(features)
-    return Federation(str(facts["name"]), host, int(port), tuple(facts["sites"]), features, days)
+    engine = engine or str(facts.get("engine", "nvflare"))
+    return Federation(str(facts["name"]), host, int(port), tuple(facts["sites"]), features, days, engine)
 
 
 def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
@@ -136,7 +151,7 @@ def _plain(name: str) -> str:
     return name.lower().replace("_", "-").replace(" ", "-")
 
 
-def _until(kit: Kit) -> str:
+def _until(kit: Any) -> str:
     return f"{kit.expires():%Y-%m-%d}"
 
 

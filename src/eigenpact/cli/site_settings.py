@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..engines.flare_kits import Kit
+from ..engines.kits import PartyKit
 from ..errors import FileError, InputError
 from ..estimators.choices import PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
 from ..estimators.plans import functions_of
@@ -79,29 +79,42 @@ class SiteFile:
         timeout = float(facts.get("coordinator_timeout", COORDINATOR_TIMEOUT))
         return cls.of(places.get("kit", folder), places["data"], places.get("policy"), places.get("ledger"), timeout)
 
-    def write_facts(self, kit: Kit, policy: Policy) -> Path:
+    def write_facts(self, kit: PartyKit, policy: Policy) -> Path:
         """The file that the site's process reads; give its path."""
-        facts = {
-            "name": kit.party,
-            "opener": "eigenpact.cli.site_rows:open_rows",
-            "data": str(self.data),
-            "features": kit.federation.features,
-            "policy": policy.to_dict(),
-            "ledger": str(self.ledger),
-            "coordinator_timeout": self.coordinator_timeout,
-        }
         path = kit.folder / "site.json"
-        try:
-            with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                json.dump(facts, file, indent=2)
-        except OSError as error:
-            raise FileError(f"{path} cannot be written: {error.strerror}; a kit must be in a folder of your own") from error
+        write_facts(path, kit.party, self.data, kit.federation.features, policy, self.ledger, self.coordinator_timeout)
         return path
 
 
-def read_policy(path: Path) -> Policy:
-    """A site's rules; the functions that the allowed solvers use with the allowed collectives are listed by themselves."""
-    facts = read_toml(path)
+def write_facts(
+    path: Path,
+    name: str,
+    data: Path,
+    features: tuple[str, ...] | int,
+    policy: Policy,
+    ledger: Path,
+    timeout: float = COORDINATOR_TIMEOUT,
+) -> None:
+    """Write what a site's processes are to know, for its owner alone."""
+    facts = {
+        "name": name,
+        "opener": "eigenpact.data.site_rows:open_rows",
+        "data": str(data),
+        "features": features,
+        "policy": policy.to_dict(),
+        "ledger": str(ledger),
+        "coordinator_timeout": timeout,
+    }
+    try:
+        with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(facts, file, indent=2)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror}; it must be in a folder of your own") from error
+
+
+def read_policy(path: Path | None) -> Policy:
+    """A site's rules, without a file those of a new kit; the functions of what they allow are listed by themselves."""
+    facts = tomllib.loads(POLICY) if path is None else read_toml(path)
     solvers = facts.get("solvers", list(ALL_SOLVERS))
     listed = facts.get("functions", [])
     policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import re
 import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import FileError, InputError, MissingExtraError
+from .kits import Federation, PartyKit, check_new_folder, describe_kit, write_json
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
 
-KIT = "kit.json"
 SITE_CLASS = "eigenpact.engines.flare_site.FlareSite"
 RELAY_CLASS = "eigenpact.engines.flare_relay.Relay"
 CONTROLLER_CLASS = "nvflare.collab.runtime.controller.CollabController"
@@ -50,81 +47,11 @@ COMMUNICATION = {"streaming_retry_timeout": 2.0, "streaming_retry_wait": 1.0, "t
 HEARTBEAT_TIMEOUT = 30
 """Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 
+class Kit(PartyKit):
+    """A party's folder, with FLARE's files in it."""
 
-@dataclass(frozen=True)
-class Federation:
-    """Who takes part and where the coordinator is reached.
-
-    Attributes
-    ----------
-    name : str
-    host : str
-        Name or address under which sites reach the coordinator.
-    port : int
-    sites : tuple of str
-    features : tuple of str, or int
-        The agreed columns in order, or their number where tables have no names.
-    valid_days : int
-        How long certificates are valid.
-    """
-
-    name: str
-    host: str
-    port: int
-    sites: tuple[str, ...]
-    features: tuple[str, ...] | int
-    valid_days: int = 360
-
-    def __post_init__(self) -> None:
-        for what, name in [("name", self.name), *(("site", site) for site in self.sites)]:
-            if not NAME.fullmatch(name):
-                raise InputError(f"{what} {name!r} must be 1 to 61 letters, digits, - or _, beginning with a letter or digit")
-        if not self.sites or len(set(self.sites)) < len(self.sites):
-            raise InputError(f"sites = {list(self.sites)} must be one or more names, each once")
-        reserved = {"coordinator", "server", "authority"} & set(self.sites)
-        if reserved:
-            raise InputError(f"a site may not be called {sorted(reserved)[0]!r}; rename it")
-        if not 0 < self.port < 65536:
-            raise InputError(f"port = {self.port} must be between 1 and 65535")
-        if self.valid_days < 1:
-            raise InputError(f"valid_days = {self.valid_days} must be at least 1")
-        if isinstance(self.features, int):
-            if self.features < 1:
-                raise InputError(f"features = {self.features} must be the names of the columns, or their number >= 1")
-        elif not self.features or len(set(self.features)) < len(self.features):
-            raise InputError("features must be one or more names of columns, each once")
-
-
-@dataclass(frozen=True)
-class Kit:
-    """A party's folder, as ``federation init`` made it.
-
-    ``party`` is the site's name, or "coordinator".
-    """
-
-    folder: Path
-    party: str
-    federation: Federation
-
-    @classmethod
-    def read(cls, folder: str | Path, kind: str) -> Kit:
-        """Read a kit that must be of that kind: "site" or "coordinator"."""
-        path = Path(folder).absolute()
-        try:
-            facts = json.loads((path / KIT).read_text())
-            party, features = facts.pop("party"), facts.pop("features")
-            features = features if isinstance(features, int) else tuple(features)
-            federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FileError(
-                f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit"
-            ) from error
-        found = "coordinator" if party == "coordinator" else "site"
-        if found != kind:
-            raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
-        return cls(path, party, federation)
+    engine = "nvflare"
 
     @property
     def workspace(self) -> Path:
@@ -136,46 +63,17 @@ class Kit:
         """The party's own certificate."""
         return self.workspace / "startup" / ("server.crt" if self.party == "coordinator" else "client.crt")
 
+    @property
+    def log(self) -> Path:
+        """Where FLARE writes what happens."""
+        return self.workspace / "log.txt"
+
     def expires(self) -> datetime:
         """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
-        x509 = flare("cryptography.x509")
-        invalid = flare("cryptography.exceptions").InvalidSignature
-        try:
-            root, own = (
-                x509.load_pem_x509_certificate(path.read_bytes())
-                for path in (self.workspace / "startup" / "rootCA.pem", self.certificate)
-            )
-        except (OSError, ValueError) as error:
-            raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
-        try:
-            own.verify_directly_issued_by(root)
-        except (invalid, TypeError, ValueError) as error:
-            raise InputError(
-                f"{self.certificate.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
-            ) from error
-        self._check_key(own)
-        ends: datetime = min(root.not_valid_after_utc, own.not_valid_after_utc)
-        now = datetime.now(UTC)
-        if ends <= now:
-            raise InputError(f"the certificate of {self.party!r} expired on {ends:%Y-%m-%d %H:%M} UTC; ask for a new kit")
-        if own.not_valid_before_utc > now:
-            raise InputError(
-                f"the certificate of {self.party!r} is valid only from {own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
-            )
-        return ends
-
-    def _check_key(self, certificate: Any) -> None:
-        """The private key must be there, fit, and be its owner's alone; FLARE would wait for ever without a word."""
-        path = self.certificate.with_suffix(".key")
-        try:
-            loose = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-            key = flare("cryptography.hazmat.primitives.serialization").load_pem_private_key(path.read_bytes(), None)
-        except (OSError, ValueError, TypeError) as error:
-            raise FileError(f"{path.name} of {self.folder} cannot be read: {error}; ask for the kit again") from error
-        if loose:
-            raise InputError(f"{path.name} of {self.folder} may be read by others; make it yours alone: chmod 600 {path}")
-        if key.public_key() != certificate.public_key():
-            raise InputError(f"{path.name} of {self.folder} does not belong to {self.certificate.name}; ask for the kit again")
+        root, own = self.load_certificates(self.workspace / "startup" / "rootCA.pem", self.certificate)
+        self.check_issued(root, own, self.certificate)
+        self.check_key(self.certificate.with_suffix(".key"), own.public_key(), fits=self.certificate.name)
+        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
 
     def command(self) -> list[str]:
         """What starts FLARE for this kit, wherever the kit lies now."""
@@ -195,13 +93,12 @@ class Kit:
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")
         manager["args"]["uri_root"] = str(self.workspace / "jobs")
-        _write_json(path, resources)
+        write_json(path, resources)
 
 
 def make_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
+    check_new_folder(folder)
     work = folder / "authority"
     try:
         work.mkdir(parents=True, mode=0o700)
@@ -211,9 +108,9 @@ def make_kits(federation: Federation, folder: Path) -> None:
         for site in federation.sites:
             _adopt_kit(made / site, folder / site)
             _configure_site(folder / site)
-            _describe(folder / site, site, federation)
+            describe_kit(folder / site, site, federation)
         _configure_server(folder / "coordinator" / "server")
-        _describe(folder / "coordinator", "coordinator", federation)
+        describe_kit(folder / "coordinator", "coordinator", federation)
         shutil.rmtree(made)
     except OSError as error:
         raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
@@ -249,8 +146,8 @@ def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping
     configs = job_config(relay)
     for app, file in (("coordinator", "config_fed_server.json"), ("site", "config_fed_client.json")):
         (folder / app / "config").mkdir(parents=True)
-        _write_json(folder / app / "config" / file, configs[file])
-    _write_json(folder / "meta.json", meta)
+        write_json(folder / app / "config" / file, configs[file])
+    write_json(folder / "meta.json", meta)
 
 
 def _provision(federation: Federation, work: Path) -> Path:
@@ -313,10 +210,10 @@ def _configure_site(kit: Path) -> None:
         _component("app_deployer", DEPLOYER_CLASS),
         _component("process_launcher", LAUNCHER_CLASS),
     ]  # fmt: skip
-    _write_json(local / "resources.json", resources)
-    _write_json(local / "comm_config.json", COMMUNICATION)
-    _write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
-    _write_json(local / "log_config.json", _log_config())
+    write_json(local / "resources.json", resources)
+    write_json(local / "comm_config.json", COMMUNICATION)
+    write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
+    write_json(local / "log_config.json", _log_config())
 
 
 def _configure_server(kit: Path) -> None:
@@ -326,11 +223,11 @@ def _configure_server(kit: Path) -> None:
     resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_TIMEOUT
     resources["class_list_enforcement_mode"] = "enforce"
     resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
-    _write_json(local / "resources.json", resources)
-    _write_json(local / "comm_config.json", COMMUNICATION)
+    write_json(local / "resources.json", resources)
+    write_json(local / "comm_config.json", COMMUNICATION)
     rights = ("submit_job", "manage_job", "view", "operate", "download_job")
-    _write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
-    _write_json(local / "log_config.json", _log_config())
+    write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
+    write_json(local / "log_config.json", _log_config())
 
 
 def _component(id_: str, path: str) -> dict[str, Any]:
@@ -362,18 +259,6 @@ def _log_config() -> dict[str, Any]:
             "nvflare.collab": {"level": "WARNING"},  # else several lines a message
         },
     }
-
-
-def _describe(kit: Path, party: str, federation: Federation) -> None:
-    facts = {"party": party} | {key: getattr(federation, key) for key in federation.__dataclass_fields__}
-    kit.chmod(stat.S_IRWXU)
-    _write_json(kit / KIT, facts)
-
-
-def _write_json(path: Path, value: Any) -> None:
-    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(value, file, indent=2)
-        file.write("\n")
 
 
 def flare(module: str) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nvflare.collab import CollabCallError, collab
 
-from .nvflare import GONE, REPLY, frame, unframe
+from .relay import GONE, REPLY, frame, unframe
 
 PING_EVERY = 2.0
 """Seconds between two signs of life to the sites."""

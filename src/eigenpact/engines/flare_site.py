@@ -7,101 +7,23 @@ site is stopped, or when nothing is heard of the coordinator for ``coordinator_t
 
 from __future__ import annotations
 
-import importlib
-import json
 import logging
 import math
 import os
 import threading
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from nvflare.collab import collab
 
-from ..errors import EigenpactError, FileError, PolicyError, SiteFailure
-from ..runtime import Gate, Policy, Request, Response, SiteEndpoint, SiteLedger, SiteServer
+from ..runtime import SiteEndpoint
 from .blas import limited_blas
+from .sites import SiteFacts, Unable
 
 SITE_VARIABLE = "EIGENPACT_SITE"
 COORDINATOR_SIDE = "server"
 """FLARE's name for the coordinator's side of a job; no site may have it."""
 
 log = logging.getLogger("eigenpact.site")
-
-
-@dataclass(frozen=True)
-class SiteFacts:
-    """What a site's owner says of it.
-
-    Attributes
-    ----------
-    name : str
-    opener : str
-        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order.
-    data : str
-        The site's table.
-    features : tuple of str, or int
-        The agreed columns in order, or their number.
-    policy : dict
-    ledger : str
-        The site's own ledger.
-    coordinator_timeout : float
-        Seconds without a word after which the process ends.
-    """
-
-    name: str
-    opener: str
-    data: str
-    features: tuple[str, ...] | int
-    policy: dict[str, Any]
-    ledger: str
-    coordinator_timeout: float
-
-    @classmethod
-    def read(cls, path: str) -> SiteFacts:
-        """From the file that ``eigenpact site start`` wrote."""
-        try:
-            facts = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise FileError(f"{path!r}, named by {SITE_VARIABLE}, cannot be read: {error}; use eigenpact site start") from error
-        features = facts["features"]
-        return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
-
-    def endpoint(self) -> SiteEndpoint:
-        """Read the rows, import what the owner trusts, and stand ready."""
-        policy = Policy.from_dict(self.policy)
-        policy.load()
-        module, _, function = self.opener.partition(":")
-        X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
-        gate = Gate(self.name, policy, SiteLedger(self.ledger), n_rows=int(X.shape[0]), features=self.features)
-        server = SiteServer(self.name, X, gate=gate)
-        return SiteEndpoint(server, policy.max_message_bytes, tell=lambda reason: log.warning("refused: %s", reason))
-
-
-class _Unable(SiteServer):
-    """A site that cannot take part, and says so.
-
-    What a rule says is told to the coordinator; other reasons may name the site's files or quote them, and stay in its log.
-    """
-
-    def __init__(self, name: str, error: EigenpactError) -> None:
-        self.name = name
-        told = "this site's table or policy cannot be used; its own log says why"
-        self._error = error if isinstance(error, PolicyError) else SiteFailure(told)
-
-    def position(self, run: str, epoch: int) -> int:  # noqa: ARG002
-        """Not known."""
-        raise self._error
-
-    def admit(self, run: str, plan: Any) -> None:  # noqa: ARG002
-        """Nothing is admitted."""
-        raise self._error
-
-    def execute(self, request: Request, after: int) -> Response:  # noqa: ARG002
-        """Nothing is executed."""
-        raise self._error
 
 
 class FlareSite:
@@ -116,15 +38,12 @@ class FlareSite:
     @collab.init  # type: ignore[untyped-decorator]
     def start(self) -> None:
         """Read the rows; a site that cannot tells why when it is asked."""
-        facts = SiteFacts.read(os.environ.get(SITE_VARIABLE, ""))
-        try:
-            self._endpoint = facts.endpoint()
+        facts = SiteFacts.read(os.environ.get(SITE_VARIABLE, ""), SITE_VARIABLE)
+        self._endpoint, server = facts.stand_ready()
+        if not isinstance(server, Unable):
             log.info("site %s is ready", facts.name)
-        except EigenpactError as error:
-            log.error("cannot take part: %s", error)
-            self._endpoint = SiteEndpoint(_Unable(facts.name, error))
         self._heard = time.monotonic()
-        limits = facts.coordinator_timeout, facts.policy.get("max_seconds", Policy.max_seconds)
+        limits = facts.coordinator_timeout, facts.max_seconds
         threading.Thread(target=self._watch, args=limits, daemon=True, name="eigenpact-watch").start()
 
     @collab.publish  # type: ignore[untyped-decorator]

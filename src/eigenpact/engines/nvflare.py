@@ -9,13 +9,9 @@ dead or silent is waited for once and then left out.
 from __future__ import annotations
 
 import json
-import logging
-import os
-import queue
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,15 +22,10 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, ProgramError, SiteFailure, TooFewSites
-from ..runtime import Costs, Job, MailConnection, Outcome, Plan, Request, Response, Summation
+from ..errors import InputError, TooFewSites
+from ..runtime import Costs, Job, Outcome, Summation
 from .flare_kits import Kit, flare, write_job
-
-REPLY, GONE = b"r", b"g"
-"""First byte of what comes back: a site's reply, or why there is none."""
-
-STILL = 1.0
-"""Seconds between two looks at a job that is starting or ending."""
+from .relay import STILL, OpenFederation, RelayPost, accept, meeting_point
 
 ALL_WITHIN = 15.0
 """Seconds that sites are waited for when ``min_sites`` are connected already."""
@@ -44,8 +35,6 @@ LEAVE_WITHIN = 5.0
 
 END_WITHIN = 20.0
 """Seconds a job may take to end by itself before it is aborted."""
-
-log = logging.getLogger("eigenpact.coordinator")
 
 
 @dataclass(frozen=True)
@@ -96,14 +85,22 @@ class NVFlare:
         object.__setattr__(self, "min_sites", self.min_sites or len(wanted))
 
     @contextmanager
-    def open(self) -> Iterator[OpenNVFlare]:
+    def open(self) -> Iterator[OpenFederation]:
         """Start the sites' processes; an engine for any number of fits while the context lasts."""
         kit = Kit.read(self.kit, "coordinator")
         assert self.sites is not None
         with _job(kit, self.sites, self) as (pipe, names):
             post = RelayPost(pipe, names)
             try:
-                yield OpenNVFlare(self, post, kit.federation.features)
+                yield OpenFederation(
+                    post,
+                    self.sites,
+                    kit.federation.features,
+                    costs=self.costs,
+                    min_sites=self.min_sites,
+                    round_timeout=self.round_timeout,
+                    names=("nvflare", "FLARE"),
+                )
             finally:
                 post.close()
 
@@ -120,143 +117,17 @@ class NVFlare:
             return connected.execute(sites, job, graph=graph, summation=summation)
 
 
-class OpenNVFlare:
-    """An engine whose sites' processes are up; made by :meth:`NVFlare.open`."""
-
-    spread = False
-    costs = NVFlare.costs
-
-    def __init__(self, engine: NVFlare, post: RelayPost, features: tuple[str, ...] | int) -> None:
-        self.min_sites = engine.min_sites
-        self._engine = engine
-        self._post = post
-        self._features = features
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> OpenNVFlare:  # scikit-learn clones by copying; a connection is shared
-        return self
-
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
-        """Run the job here, with the sites as they are."""
-        if graph is not None:
-            raise ProgramError("graph programs do not run on FLARE, whose sites do not reach each other; use engine='inprocess'")
-        if summation is not None:
-            raise ProgramError("sites between institutions encode sums by their own policy; leave summation out")
-        if sites:
-            raise InputError("with engine 'nvflare' the rows lie at the sites; call fit() without data")
-        timeout = self._engine.round_timeout
-        options: dict[str, Any] = {"round_timeout": timeout, "announces": True, "features": self._features}
-        return job(FlareConnection(self._post, self._engine.sites or (), **options))
-
-
-class FlareConnection(MailConnection):
-    """Writes to the coordinator's log what sites refuse."""
-
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        """Tell every site what the run is about to do; give why for each that takes no part."""
-        absent = super().announce(run, plan)
-        for name, reason in sorted(absent.items()):
-            log.warning("site %s takes no part in run %s: %s", name, run, reason)
-        return absent
-
-    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
-        """Send a request; yield the replies in sorted site order."""
-        for response in super().call(request, after):
-            if response.error or response.lost:
-                log.warning("site %s, %s: %s", response.site, request.function, response.error or response.reason)
-            yield response
-
-
-class RelayPost:
-    """Messages through FLARE's server; replies come in on a thread and wait in a queue."""
-
-    def __init__(self, pipe: Pipe, connected: tuple[str, ...]) -> None:
-        self._pipe = pipe
-        self._connected = frozenset(connected)
-        self._arrived: queue.SimpleQueue[tuple[str, bytes | None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True, name="eigenpact-relay").start()
-
-    def now(self) -> float:
-        """Seconds since some moment."""
-        return time.monotonic()
-
-    def send(self, site: str, data: bytes) -> None:
-        """Hand a message to FLARE's server; a site that is not in the job is gone."""
-        if site not in self._connected:
-            self._arrived.put((site, None))
-            return
-        try:
-            self._pipe.send_bytes(frame(site, data))
-        except OSError as error:
-            raise _server_gone() from error
-
-    def receive(self, until: float) -> tuple[str, bytes | None] | None:
-        """The next reply, or None if none comes until then."""
-        try:
-            came = self._arrived.get(timeout=max(0.0, until - self.now()))
-        except queue.Empty:
-            return None
-        if came is None:
-            self._arrived.put(None)
-            raise _server_gone()
-        return came
-
-    def close(self) -> None:
-        """Tell the relay that the run is over; it would see only the end of this process otherwise."""
-        with suppress(OSError):
-            self._pipe.send_bytes(frame("", b""))
-
-    def _read(self) -> None:
-        try:
-            while True:
-                name, answer = unframe(self._pipe.recv_bytes())
-                if answer[:1] == GONE:
-                    log.warning("site %s: %s", name, answer[1:].decode(errors="replace"))
-                self._arrived.put((name, answer[1:] if answer[:1] == REPLY else None))
-        except (EOFError, OSError):
-            self._arrived.put(None)
-
-
-def frame(name: str, data: bytes | bytearray) -> bytes:
-    """A site's name and bytes as one message.
-
-    >>> unframe(frame("lima", b"abc"))
-    ('lima', b'abc')
-    """
-    encoded = name.encode()
-    return bytes([len(encoded)]) + encoded + data
-
-
-def unframe(message: bytes) -> tuple[str, bytes]:
-    """Inverse of :func:`frame`."""
-    length = message[0]
-    return message[1 : 1 + length].decode(), message[1 + length :]
-
-
-def _server_gone() -> SiteFailure:
-    return SiteFailure("the coordinator's server, or its job, has ended; start it again and resume from the journal")
-
-
 @contextmanager
 def _job(kit: Kit, sites: tuple[str, ...], engine: NVFlare) -> Iterator[tuple[Pipe, tuple[str, ...]]]:
     """Submit a job and wait for its relay; end the job in the end."""
     flare("nvflare")
     with tempfile.TemporaryDirectory(prefix="eigenpact-") as name, _Administrator(kit) as administrator:
         folder = Path(name)
-        key = os.urandom(32)
-        (folder / "key").touch(0o600)
-        (folder / "key").write_bytes(key)
-        address = str(folder / "relay")
-        relay = {"address": address, "key": str(folder / "key"), "call_timeout": 2 * engine.round_timeout + 10}
         _end_stale(administrator, engine.job_file)
-        write_job(folder / "job", _connected(administrator, sites, engine), engine.min_sites, relay)
-        with Listener(address, "AF_UNIX", authkey=key) as listener:
+        connected = _connected(administrator, sites, engine)
+        with meeting_point(folder) as (listener, relay):
+            told = relay | {"call_timeout": 2 * engine.round_timeout + 10}
+            write_job(folder / "job", connected, engine.min_sites, told)
             job = _submit(administrator, folder / "job", engine.job_file)
             try:
                 pipe = _accept(administrator, listener, job, engine.start_timeout)
@@ -302,21 +173,16 @@ def _submit(administrator: _Administrator, folder: Path, job_file: str | Path | 
 
 def _accept(administrator: _Administrator, listener: Listener, job: str, timeout: float) -> Pipe:
     """The relay's connection; an error if the job ends before, or takes too long."""
-    came: queue.SimpleQueue[Pipe] = queue.SimpleQueue()
-
-    def accept() -> None:
-        with suppress(OSError):
-            came.put(listener.accept())
-
-    threading.Thread(target=accept, daemon=True, name="eigenpact-accept").start()
-    deadline = time.monotonic() + timeout
     kit = administrator.kit
-    while time.monotonic() < deadline:
-        with suppress(queue.Empty):
-            return came.get(timeout=STILL)
+
+    def look() -> None:
         if administrator.ask("status") == "over":
             raise TooFewSites(f"FLARE ended the job before the sites were up: {_last_words(kit, job)}")
-    raise TooFewSites(f"the sites' processes were not up within {timeout:g} s; see log.txt in {kit.workspace}")
+
+    pipe = accept(listener, timeout, look)
+    if pipe is None:
+        raise TooFewSites(f"the sites' processes were not up within {timeout:g} s; see log.txt in {kit.workspace}")
+    return pipe
 
 
 class _Administrator:

@@ -108,8 +108,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
-        everyone = connection.sites()
-        algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
+        own = None
+        if getattr(algorithm, "proxy", None) is not None:  # else nobody need be asked before the plan is announced
+            everyone = connection.sites()
+            algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
         if own is not None and own not in connection.own_sites():
             raise InputError(
                 f"proxy={own!r} is not a site of the coordinator's own process, so its rows cannot help without travelling; "

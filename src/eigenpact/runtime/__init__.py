@@ -6,7 +6,7 @@ from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading,
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
-from .mail import MailConnection, Post, SiteEndpoint
+from .mail import MailConnection, Post, SiteEndpoint, greeting, signed_by
 from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger, shortened
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
@@ -53,9 +53,11 @@ __all__ = [
     "Sum",
     "Summation",
     "find_local",
+    "greeting",
     "local",
     "read_site_ledger",
     "shortened",
+    "signed_by",
     "tapped",
     "wire_table",
     "with_kept",

@@ -79,11 +79,10 @@ class SiteEndpoint:
             _check_types(header)
             facts |= {key: header[key] for key in ("run", "epoch", "step")}
             if header["what"] == "hello":
-                last = self._server.position(header["run"], header["epoch"])
-                return _seal(wire.pack(facts | {"n_features": self._server.n_features, "last": last}))
+                return _seal(wire.pack(facts | self._standing(header)))
             if header["what"] == "plan":
                 self._server.admit(header["run"], header.get("plan"))
-                return _seal(wire.pack(facts))
+                return _seal(wire.pack(facts | self._standing(header)))
             request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
             return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
         except _Damaged as error:
@@ -95,6 +94,11 @@ class SiteEndpoint:
         except EigenpactError as error:
             cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
             return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
+
+    def _standing(self, header: dict[str, Any]) -> dict[str, int]:
+        """How many features the site has, and the step it did last."""
+        last = self._server.position(header["run"], header["epoch"])
+        return {"n_features": self._server.n_features, "last": last}
 
     def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
         self._tell(shortened(reason) + cause)
@@ -120,7 +124,7 @@ class MailConnection(Connection):
     max_bytes : int
         Larger replies are refused unread.
     announces : bool
-        Whether sites have policies of their own and are told the plan of each run.
+        Whether sites have policies of their own and are told the plan of each run; that is then the first message they get.
     features : names or number of features, optional
         What the plan says of the columns.
     """
@@ -147,15 +151,38 @@ class MailConnection(Connection):
         self._heard: set[str] = set()  # dropped, but heard of since: called again from the next epoch on
         self._reasons: dict[str, str] = {}  # why sites were dropped
         self._features: dict[str, int] = {}
-        told = self._ask(sorted(self._present), wire.pack(_hello("", 0)), ("", 0, 0))
-        self._features = {name: header["n_features"] for name, (header, _) in told.items() if _count(header.get("n_features"))}
+        self._greeted = False
+        self._told: dict[tuple[str, int], dict[str, int]] = {}  # run, epoch -> steps told with the answer to the plan
+        if not announces:
+            self._greet()
+
+    def _greet(self, run: str = "", plan: Plan | None = None) -> None:
+        """Learn from every site how many features it has, with the plan if there is one; a site that refuses is left out."""
+        self._greeted = True
+        header = _hello(run, 0) if plan is None else _hello(run, 0, "plan") | {"plan": plan.to_dict()}
+        told = {name: header for name, (header, _) in self._ask(sorted(self._present), wire.pack(header), (run, 0, 0)).items()}
+        self._features = {name: header["n_features"] for name, header in told.items() if _count(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
-            self._reasons[name] = _refusal(told[name][0]) or "it did not tell how many features it has"
-        if told and not self._features:
-            raise TooFewSites(f"none of {len(told)} sites answered within {round_timeout:g} s; start them, or allow more time")
+            self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
+            if "lost" not in told[name]:
+                self._present.discard(name)
+        if told and all("lost" in header for header in told.values()):
+            timeout = self._round_timeout
+            raise TooFewSites(f"none of {len(told)} sites answered within {timeout:g} s; start them, or allow more time")
+        if plan is None and told and not self._features:
+            reasons = "; ".join(f"{name}: {self._reasons[name]}" for name in sorted(told))
+            raise TooFewSites(f"none of {len(told)} sites can take part: {reasons}")
+        if plan is not None:
+            self._note_steps(run, told)
+
+    def _note_steps(self, run: str, told: Mapping[str, Mapping[str, Any]]) -> None:
+        """Sites tell where they stand with their answer to the plan, so that they need not be asked."""
+        self._told = {(run, 0): {name: told[name]["last"] for name in told if _count(told[name].get("last"))}}
 
     def sites(self) -> tuple[str, ...]:
         """Sites that answer, sorted."""
+        if not self._greeted:
+            self._greet()
         return tuple(sorted((self._present | self._heard) & set(self._features)))
 
     def own_sites(self) -> tuple[str, ...]:
@@ -163,17 +190,27 @@ class MailConnection(Connection):
         return self._own
 
     def n_features(self) -> Mapping[str, int]:
-        """Number of features at each site, as it told when the run began."""
+        """Number of features at each site, as it told when the run began; before that, as was agreed."""
+        if not self._greeted and self._planned_features is not None:
+            planned = self._planned_features
+            return dict.fromkeys(self._invited, planned if isinstance(planned, int) else len(planned))
+        if not self._greeted:
+            self._greet()
         return self._features
 
     def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
         """Tell every site what the run is about to do; give why for each that takes no part."""
         if not self._announces:
             return {}
-        absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
         plan = replace(plan, features=self._planned_features)
-        told = self._ask(self.sites(), wire.pack(_hello(run, 0, "plan") | {"plan": plan.to_dict()}), (run, 0, 0))
-        refused = {name: _refusal(header) for name, (header, _) in told.items() if _refusal(header)}
+        if not self._greeted:
+            self._greet(run, plan)
+            return {name: self._reasons[name] for name in self._invited if name not in self._features}
+        absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
+        answers = self._ask(self.sites(), wire.pack(_hello(run, 0, "plan") | {"plan": plan.to_dict()}), (run, 0, 0))
+        told = {name: header for name, (header, _) in answers.items()}
+        refused = {name: _refusal(header) for name, header in told.items() if _refusal(header)}
+        self._note_steps(run, told)
         for name, reason in refused.items():
             self._present.discard(name)
             self._features.pop(name)
@@ -184,6 +221,9 @@ class MailConnection(Connection):
         """Ask every site for the last step it executed; one that does not tell is lost to this epoch."""
         self._present |= self._heard
         self._heard.clear()
+        known = self._told.pop((run, epoch), {})
+        if known and known.keys() == set(self.sites()):
+            return known
         told = self._ask(self.sites(), wire.pack(_hello(run, epoch)), (run, epoch, 0))
         last = {name: header.get("last") for name, (header, _) in told.items()}
         return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
@@ -288,6 +328,20 @@ class _Letters:
         if name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = {"lost": reason}, ()
+
+
+def greeting() -> bytes:
+    """The letter with which a coordinator asks a site, whose name it may not know yet, what it has."""
+    payload, after = wire.pack(_hello("", 0)), bytes(PREFIX)
+    return after + _checksum(after + _checksum(payload)) + bytes(payload)
+
+
+def signed_by(data: bytes) -> str:
+    """The site that says it sent a reply; empty if it is damaged."""
+    try:
+        return _told(_unseal(memoryview(data))[0], "site")
+    except WireError:
+        return ""
 
 
 class _Damaged(WireError):

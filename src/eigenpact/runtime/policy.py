@@ -201,6 +201,7 @@ class Gate:
         self._features = features if isinstance(features, int) else tuple(features)
         self._plan: Plan | None = None
         self._run = ""
+        self._withdrawn = ""  # why the plan would no longer be admitted
 
     @property
     def policy(self) -> Policy:
@@ -223,7 +224,21 @@ class Gate:
         except PolicyError as error:
             self.refused(run, str(error))
             raise
-        self._plan, self._run = plan, run
+        self._plan, self._run, self._withdrawn = plan, run, ""
+
+    def remember(self) -> dict[str, Any]:
+        """The run that was admitted and its plan, for another process of this site."""
+        return {"run": self._run, "plan": None if self._plan is None else self._plan.to_dict()}
+
+    def recall(self, facts: Mapping[str, Any]) -> None:
+        """Go on with what another process of this site admitted; the site's rules may have changed since, and hold."""
+        if facts["plan"] is None:
+            return
+        self._plan, self._run = Plan.from_dict(facts["plan"]), facts["run"]
+        try:
+            self._check_plan(self._plan)
+        except PolicyError as error:
+            self._withdrawn = str(error)
 
     def check(self, request: Request, function: LocalFunction) -> None:
         """Refuse a request that breaks a rule or was not announced."""
@@ -313,6 +328,8 @@ class Gate:
         rules, plan = self._policy, self._plan
         if plan is None or request.run != self._run:
             raise PolicyError("rule plan: this run was not announced here; announce its plan first")
+        if self._withdrawn:
+            raise PolicyError(self._withdrawn)
         if function.name not in rules.functions:
             raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
         if function.name not in plan.functions:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import EigenpactError, SiteFailure, StepError, WireError
 from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
+from .memory import pack_memory, unpack_memory
 from .policy import Gate
 from .summation import PlainSum, Summation
 
@@ -125,6 +126,21 @@ class SiteServer:
     def results(self, names: Iterable[str]) -> dict[str, Any]:
         """What the site keeps under these names, for whoever runs in the site's own process."""
         return {name: self._kept[name] for name in names if name in self._kept}
+
+    def remember(self) -> bytes:
+        """All that the next request needs, for engines that answer it in another process; see :meth:`recall`."""
+        response = None if self._response is None else self._response.arrays
+        facts: dict[str, Any] = {key: getattr(self, f"_{key}") for key in ("run", "epoch", "last", "digest", "kept")}
+        return pack_memory(facts | {"response": response, "gate": None if self._gate is None else self._gate.remember()})
+
+    def recall(self, data: bytes) -> None:
+        """Go on where another process of this site stopped."""
+        facts = unpack_memory(data)
+        for key in ("run", "epoch", "last", "digest", "kept"):
+            setattr(self, f"_{key}", facts[key])
+        self._response = None if facts["response"] is None else Response(self.name, facts["response"])
+        if self._gate is not None and facts["gate"] is not None:
+            self._gate.recall(facts["gate"])
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""

@@ -105,14 +105,16 @@ def half_distance(rows: Rows) -> float:
 def keep_spectrum(site: Site, trace: Any, k: Any) -> Reply:
     """Remember the own spectrum; tell its k + 1 largest eigenvalues, in the pooled scale, and mu."""
     spectrum = spectrum_of(rows_of(site), float(trace))
-    return Reply(send=(_leading(spectrum.values, int(k) + 1), np.float64(spectrum.mu)), keep={"spectrum": spectrum})
+    return Reply(
+        send=(_leading(spectrum.values, int(k) + 1), np.float64(spectrum.mu)),
+        keep={"spectrum": (spectrum.V, spectrum.values, spectrum.rest, spectrum.mu)},
+    )
 
 
 @local(takes={"R": "d k", "shifts": "k"}, sends={"T": "d k"}, bound="none")
 def precondition(site: Site, R: Array, shifts: Array) -> Array:
     """Columns (s_j I - C_1)^-1 r_j, with the site's own scatter C_1 in the pooled scale."""
-    solved: Array = site.kept["spectrum"].solve(R, shifts)
-    return solved
+    return Spectrum(*site.kept["spectrum"]).solve(R, shifts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..data.checks import check_finite
-from ..data.readers import read_table
 from ..errors import PolicyError
+from .checks import check_finite
+from .readers import read_table
 
 SHOWN = 5
 

@@ -1,0 +1,286 @@
+"""Sites in other institutions, over Flower: a SuperLink with TLS at the coordinator, a SuperNode with its own key at each site.
+
+Flower starts a process at the site for every message (``flower_site.py``), and looks for messages every three seconds; a round
+takes five to eight seconds, whatever is computed.  So ``solver="auto"`` takes few rounds.  The driver runs in the process that
+called ``fit``; Flower's ServerApp passes its bytes on (``flower_grid.py``).  With a SuperLink of one's own, ``flwr run`` starts
+the same solvers inside the ServerApp (``cli/flower_server.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, SiteFailure, TooFewSites
+from ..runtime import Costs, Job, Outcome, Summation
+from .flower_app import write_app
+from .flower_kits import CONNECTION, FlowerKit, flower, program
+from .kits import write_json
+from .relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
+
+UP_WITHIN = 60.0
+"""Seconds until the SuperLink must answer."""
+
+ALL_WITHIN = 15.0
+"""Seconds that sites are waited for when ``min_sites`` are connected already."""
+
+COMMAND_WITHIN = 60.0
+"""Seconds that a command of Flower's may take."""
+
+END_WITHIN = 10.0
+"""Seconds a SuperLink may take to end by itself."""
+
+COSTS = Costs(latency=7.0, bandwidth=1e7, flops=2e10)
+"""A round's latency as measured with three sites on two busy cores (``make results FAMILY=flower``)."""
+
+
+@dataclass(frozen=True)
+class Flower:
+    """Run between institutions, with sites started by ``eigenpact site start``.
+
+    Parameters
+    ----------
+    kit : path
+        The coordinator's kit.  Its SuperLink runs on this machine: the one of ``eigenpact coordinator start`` if that is up,
+        else one that is started for the run and ended after it.
+    sites : tuple of str, optional
+        Sites that are to take part; by default all of the federation.
+    min_sites : int
+        A run begins, and goes on, only with this many sites; 0, the default, stands for all that are to take part.
+    round_timeout : float
+        Seconds a site may take to answer before the run goes on without it.
+    start_timeout : float
+        Seconds until the sites must be connected.
+
+    For several fits, ``with engine.open() as connected:`` keeps one Flower run.
+    """
+
+    kit: str | Path
+    _: KW_ONLY
+    sites: tuple[str, ...] | None = None
+    min_sites: int = 0
+    round_timeout: float = 60.0
+    start_timeout: float = 120.0
+
+    spread = False
+    costs = COSTS
+
+    def __post_init__(self) -> None:
+        for name in ("round_timeout", "start_timeout"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
+        federation = FlowerKit.read(self.kit, "coordinator").federation
+        wanted = self.sites or federation.sites
+        unknown = sorted(set(wanted) - set(federation.sites))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is not a site of federation {federation.name!r}: {', '.join(federation.sites)}")
+        if not 0 <= self.min_sites <= len(wanted):
+            raise InputError(f"min_sites={self.min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
+        object.__setattr__(self, "sites", tuple(wanted))
+        object.__setattr__(self, "min_sites", self.min_sites or len(wanted))
+
+    @contextmanager
+    def open(self) -> Iterator[OpenFederation]:
+        """Start a Flower run; an engine for any number of fits while the context lasts."""
+        flower("flwr")
+        kit = FlowerKit.read(self.kit, "coordinator")
+        assert self.sites is not None
+        with serving(kit), _run(kit, self) as pipe:
+            process, names = _connected(pipe, self.sites, self)
+            post = RelayPost(pipe, names)
+            try:
+                yield OpenFederation(
+                    post,
+                    self.sites,
+                    kit.federation.features,
+                    costs=self.costs,
+                    min_sites=self.min_sites,
+                    round_timeout=self.round_timeout,
+                    names=("flower", "Flower"),
+                )
+            finally:
+                post.close()
+                _await_end(process)
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Start a Flower run, run the job here, and end it."""
+        with self.open() as connected:
+            return connected.execute(sites, job, graph=graph, summation=summation)
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether something answers there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0
+
+
+@contextmanager
+def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
+    federation = kit.federation
+    if listens(federation.host, federation.port):
+        kit.configure()
+        yield None
+        return
+    kit.expires()
+    _register_keys(kit)
+    kit.configure()
+    with _superlink(kit, federation.host, federation.port) as process:
+        yield process
+
+
+@contextmanager
+def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A SuperLink that answers there; it ends with the context."""
+    with open(kit.log, "ab") as log:
+        process = subprocess.Popen(
+            kit.superlink(None if port == kit.federation.port else port),
+            env=os.environ | kit.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        deadline = time.monotonic() + UP_WITHIN
+        while not listens(host, port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SiteFailure(f"Flower's SuperLink did not come up at {host}:{port}; see {kit.log}")
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _register_keys(kit: FlowerKit) -> None:
+    """Let the SuperLink know the sites' public keys, once, where no site reaches it yet.
+
+    A SuperNode whose key is not known is turned away and ends; so those that wait for the coordinator must not come too early.
+    """
+    keys = {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
+    done = kit.workspace / "registered.json"
+    with suppress(OSError, ValueError):
+        if json.loads(done.read_text()) == keys:
+            return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    kit.configure(f"127.0.0.1:{port}")
+    with _superlink(kit, "127.0.0.1", port):
+        known = {node.get("name") for node in ask(kit, "supernode", "list", CONNECTION).get("nodes", [])}
+        for site in keys:
+            if site not in known:
+                ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
+    write_json(done, keys)
+
+
+def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
+    """Have Flower's command line do something; give what it answered."""
+    try:
+        done = subprocess.run(
+            [program("flwr"), *command, "--format", "json"],
+            env=os.environ | kit.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_WITHIN,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SiteFailure(f"flwr {command[0]} did not end within {COMMAND_WITHIN:g} s; see {kit.log}") from error
+    answer: Any = {}
+    with suppress(ValueError):
+        answer = json.loads(done.stdout[done.stdout.find("{") :])
+    if done.returncode != 0 or not isinstance(answer, dict) or answer.get("success") is False:
+        reason = answer.get("error-message") if isinstance(answer, dict) else None
+        told = " ".join(str(reason or done.stderr or done.stdout).split())[-500:]
+        raise SiteFailure(f"the SuperLink at {kit.address} could not be asked to {' '.join(command[:2])}: {told}")
+    return answer
+
+
+@contextmanager
+def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
+    """Submit a Flower run and wait for its relay; stop the run in the end."""
+    with tempfile.TemporaryDirectory(prefix="eigenpact-") as name, meeting_point(Path(name)) as (listener, relay):
+        app = Path(name) / "eigenpact-app"
+        write_app(app)
+        told = f"relay={json.dumps(relay['address'])} relay-key={json.dumps(relay['key'])}"
+        run = str(ask(kit, "run", str(app), CONNECTION, "--run-config", told).get("run-id", ""))
+        began = False
+        try:
+            pipe = accept(listener, engine.start_timeout, lambda: None)
+            if pipe is None:
+                raise SiteFailure(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
+            began = True
+            try:
+                yield pipe
+            finally:
+                pipe.close()
+        finally:
+            if run and not began:
+                with suppress(SiteFailure):  # a SuperLink that is gone has no run
+                    ask(kit, "stop", run, CONNECTION)
+
+
+def _await_end(process: int) -> None:
+    """Wait until the ServerApp's process, on this machine, has ended; one whose SuperLink is gone would try again for ever."""
+    deadline = time.monotonic() + END_WITHIN
+    while _runs(process):
+        if time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            return
+        time.sleep(0.1)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process is there and has not ended; its parent may not have taken note of that."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _connected(pipe: Pipe, sites: tuple[str, ...], engine: Flower) -> tuple[int, tuple[str, ...]]:
+    """Wait until all sites are connected; after a while go on with fewer, if those are enough.  Also give the relay's process."""
+    begin = time.monotonic()
+    while True:
+        try:
+            pipe.send_bytes(frame("", b"who"))
+            told = json.loads(unframe(pipe.recv_bytes())[1])
+        except (EOFError, OSError) as error:
+            raise SiteFailure("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
+        found = tuple(name for name in sites if name in told["sites"])
+        waited = time.monotonic() - begin
+        if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
+            return int(told["process"]), found
+        if waited > engine.start_timeout:
+            missing = ", ".join(name for name in sites if name not in found)
+            raise TooFewSites(
+                f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
+                "have them run eigenpact site start, each with the kit it was given, or lower min_sites"
+            )
+        time.sleep(STILL)

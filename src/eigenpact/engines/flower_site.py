@@ -1,0 +1,80 @@
+"""A site's process for one message of a Flower run: Flower's ClientApp.
+
+Flower starts it anew for every message.  So it reads the rows again, takes up what the site remembered (from ``context.state``,
+which the SuperNode holds in memory and does not send), answers, and puts back what is to be remembered.  What it works on is said
+by the site's owner alone, in the file that the node's own configuration names; nothing of it comes with the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sys
+import threading
+
+from flwr.app import ConfigRecord, Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from ..errors import EigenpactError
+from .blas import limited_blas
+from .flower_grid import letter, text_of
+from .flower_kits import SITE_KEY
+from .sites import SiteFacts
+
+MEMORY = "eigenpact"
+"""Under this name the node's state holds what the site remembers."""
+
+FAILED = 1000
+"""Code of an answer without content; the SuperLink sees it, so it says nothing of the site."""
+
+log = logging.getLogger("eigenpact.site")
+
+client = ClientApp()
+
+
+@client.query()
+def answer(message: Message, context: Context) -> Message:
+    """Answer one message of the coordinator; why one cannot be answered is for the site's own console."""
+    _log_to_console()
+    try:
+        facts = SiteFacts.read(str(context.node_config.get(SITE_KEY, "")), f"{SITE_KEY} in the node's configuration")
+        data = text_of(message.content)
+    except EigenpactError as error:
+        log.error("cannot take part: %s", error)
+        return Message(Error(FAILED, "this node does not describe a site; its own console says why"), reply_to=message)
+    record = context.state.config_records.get(MEMORY, ConfigRecord())
+    held = record.get("memory", b"")
+    remembered = held if isinstance(held, bytes) else b""
+    done: queue.SimpleQueue[tuple[bytes, bytes] | None] = queue.SimpleQueue()
+    threading.Thread(target=_serve, args=(facts, remembered, data, done), daemon=True, name="eigenpact-site").start()
+    try:
+        came = done.get(timeout=facts.max_seconds)
+    except queue.Empty:
+        log.warning("rule max_seconds = %g: one request takes longer: this run is over here", facts.max_seconds)
+        return Message(Error(FAILED, f"rule max_seconds = {facts.max_seconds:g}: the request took longer"), reply_to=message)
+    if came is None:
+        return Message(Error(FAILED, "the message could not be answered; the site's console says why"), reply_to=message)
+    reply, memory = came
+    context.state[MEMORY] = ConfigRecord({"memory": memory})
+    return Message(letter(reply), reply_to=message)
+
+
+def _serve(facts: SiteFacts, remembered: bytes, data: bytes, done: queue.SimpleQueue[tuple[bytes, bytes] | None]) -> None:
+    """In a thread, so that the time can be limited whatever is computed."""
+    try:
+        with limited_blas(1):
+            endpoint, server = facts.stand_ready(remembered)
+            reply = endpoint.handle(data)
+            done.put((reply, server.remember() or remembered))
+    except BaseException:  # whatever it is, its text may hold values of rows
+        log.exception("a message could not be answered")
+        done.put(None)
+
+
+def _log_to_console() -> None:
+    root = logging.getLogger("eigenpact")
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter("%(asctime)s eigenpact: %(message)s", "%H:%M:%S"))
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)

@@ -1,0 +1,321 @@
+"""Flower's engine: every solver through its ClientApp, without Flower's network, where a round would take seconds.
+
+A federation that is really started is in ``test_flower_faults.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import threading
+import time
+from datetime import timedelta
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.engines import kits
+from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.runtime import Outcome, greeting
+from tests.engines import conformance
+from tests.engines.problems import SOLVERS
+from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
+
+pytest.importorskip("flwr", reason="needs eigenpact[flower]")
+
+from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
+
+from eigenpact.cli import flower_server
+from eigenpact.engines import flower_kits, flower_site
+from eigenpact.engines.flower import COSTS
+from eigenpact.engines.flower_app import SETTINGS, write_app
+from eigenpact.engines.flower_grid import GridPost, find_sites, letter, relay, text_of
+from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
+from eigenpact.engines.kits import Federation
+from eigenpact.engines.relay import OpenFederation, RelayPost, frame, unframe
+from tests.engines.flower_federation import FlowerParties
+from tests.engines.flower_node import NodeGrid
+
+pytestmark = pytest.mark.xdist_group("flower")
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> FlowerParties:
+    """Kits and descriptions of three sites; nothing is started."""
+    return FlowerParties(tmp_path / "test", three_sites(), OPEN_POLICY)
+
+
+@pytest.fixture
+def grid(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> NodeGrid:
+    monkeypatch.setattr(flower_site, "_log_to_console", lambda: None)
+    return NodeGrid({name: described.folder / name / "site.json" for name in NAMES})
+
+
+def opened(post: Any, **options: Any) -> OpenFederation:
+    chosen: dict[str, Any] = {"costs": COSTS, "min_sites": 3, "round_timeout": 5.0, "names": ("flower", "Flower")} | options
+    return OpenFederation(post, NAMES, 20, **chosen)
+
+
+def nodes(grid: NodeGrid) -> dict[str, int]:
+    return {name: node for node, name in grid.names.items()}
+
+
+# -- without Flower's network -----------------------------------------------------------------------------------------------
+
+
+def test_conformance_of_the_client_app(grid: NodeGrid) -> None:
+    """Every solver and collective, each message answered afresh from what the node's state holds: same bits, same ledger rows."""
+    expected = conformance.suite(conformance.on(ep.engines.InProcess(threads=1), three_sites()), graphs=False, own=False)
+    found = conformance.suite(conformance.on(opened(GridPost(grid, nodes(grid))), {}), graphs=False, own=False)
+    assert set(found) >= {label for label in SOLVERS if not label.endswith("-proxy")} | {"Sum", "Gather", "Max", "Chain", "Local"}
+    assert conformance.differences(found, expected) == []
+
+
+def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> None:
+    """What ``flwr run`` starts: sites are found by asking every node who it is."""
+    settings = SETTINGS | {"components": "3", "features": "20", "output": str(tmp_path / "model"), "solver": "krylov"}
+    pca = flower_server.fit(grid, settings)  # type: ignore[arg-type]
+    here = ep.FederatedPCA(3, solver="krylov", random_state=0).fit(three_sites())
+    assert ep.load_model(tmp_path / "model").sites_ == tuple(sorted(NAMES))
+    assert conformance.rows(pca.ledger_) == conformance.rows(here.ledger_)
+    np.testing.assert_array_equal(pca.components_, here.components_)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"components": ""}, "give components, features"),
+        ({"features": "19"}, "refused before round 1 by accra: rule features: the plan has 19 features, this site 20"),
+        ({"features": ""}, "give components, features"),
+        ({"output": str(Path(__file__).parent)}, "exists already; choose another folder"),
+        ({"sites": "accra, oslo"}, "not connected within 1 s: oslo"),
+        ({"min-sites": 4}, "not connected within 1 s: 1 more"),
+        ({"solver": "fastest"}, "unknown solver 'fastest'"),
+    ],
+)
+def test_settings_of_flwr_run_are_checked(grid: NodeGrid, tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    settings = SETTINGS | {"components": "2", "features": "20", "output": str(tmp_path / "m"), "start-timeout": 1.0} | given
+    with pytest.raises((FileError, InputError, PolicyError, TooFewSites), match=message):
+        flower_server.fit(grid, settings)  # type: ignore[arg-type]
+
+
+def test_nodes_that_are_no_site_or_the_same_one(
+    described: FlowerParties, grid: NodeGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    (described.folder / "lima" / "site.json").unlink()
+    with caplog.at_level(logging.WARNING, "eigenpact"):
+        assert find_sites(grid, (), 0, 5.0).nodes.keys() == {"accra", "quito"}  # type: ignore[arg-type]
+    assert "takes no part: this node does not describe a site; its own console says why" in caplog.text
+    assert "site.json" not in "".join(r.message for r in caplog.records if r.name == "eigenpact.coordinator")
+    (described.folder / "lima" / "site.json").write_text((described.folder / "quito" / "site.json").read_text())
+    with pytest.raises(InputError, match="two nodes say they are site 'quito'"):
+        find_sites(grid, (), 0, 5.0)  # type: ignore[arg-type]
+
+
+def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
+    """What ``coordinator run`` uses: names come from the registered keys; the relay ends when the driver closes."""
+    here, there = Pipe()
+    thread = threading.Thread(target=relay, args=(grid, there), daemon=True)
+    thread.start()
+    here.send_bytes(frame("", b"who"))
+    assert json.loads(unframe(here.recv_bytes())[1]) == {"process": os.getpid(), "sites": list(NAMES)}
+    post = RelayPost(here, NAMES)
+    pca = ep.FederatedPCA(3, solver="faps", tol=1e-2, engine=opened(post)).fit()
+    assert pca.sites_ == tuple(sorted(NAMES))
+    post.close()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_silent_node_is_left_out(grid: NodeGrid) -> None:
+    """After one timeout; the answer is that of the rest."""
+
+    def fall_silent(record: Any) -> None:
+        if record.round == 2:
+            grid.silent.add("accra")
+
+    engine = opened(GridPost(grid, nodes(grid)), min_sites=2, round_timeout=0.5)
+    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=engine, callback=fall_silent).fit()
+    assert pca.sites_ == ("lima", "quito")
+    here = ep.FederatedPCA(3, solver="gram").fit({name: three_sites()[name] for name in ("lima", "quito")})
+    np.testing.assert_allclose(pca.components_, here.components_, atol=1e-9)
+
+
+def test_flowers_own_errors_and_lost_nodes_end_a_site(
+    grid: NodeGrid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = GridPost(grid, nodes(grid) | {"oslo": 9})
+    grid.silent.add("lima")
+    post.send("lima", greeting())
+    ((identifier, _),) = post.waiting.items()
+    grid.fail(identifier, "node\nunavailable", Message(letter(b""), 2, MessageType.QUERY))
+    assert post.receive(post.now() + 1) == ("lima", None)
+    assert "site lima: node unavailable" in caplog.text
+    post.send("bergen", greeting())
+    assert post.receive(post.now()) == ("bergen", None)
+    post.send("lima", greeting())
+    monkeypatch.setattr(grid, "get_node_ids", lambda: [1, 3])
+    monkeypatch.setattr("eigenpact.engines.flower_grid.LOOK_FOR_NODES", 0.0)
+    assert post.receive(post.now() + 1) == ("lima", None)
+    assert "its node is no longer connected" in caplog.text
+
+
+def test_what_is_no_message_is_refused(grid: NodeGrid) -> None:
+    """Another program's records, a wrong length: no answer, and no word of what went wrong to the SuperLink."""
+    assert text_of(letter(b"abc")) == b"abc"
+    wrong = Array("uint8", (4,), "eigenpact bytes", b"abc")
+    foreign = Array(np.zeros(3))
+    for content in (RecordDict(), *(RecordDict({"mail": ArrayRecord({"bytes": a})}) for a in (wrong, foreign))):
+        grid.push_messages([Message(content, 1, MessageType.QUERY)])
+        (reply,) = grid.pull_messages([str(grid.counted)])
+        assert reply.has_error()
+        assert reply.error.reason == "this node does not describe a site; its own console says why"
+
+
+def test_a_request_may_not_take_for_ever(described: FlowerParties, grid: NodeGrid, caplog: pytest.LogCaptureFixture) -> None:
+    X = three_sites()["lima"]
+    described.describe("lima", X, OPEN_POLICY | {"max_seconds": 1}, opener="tests.engines.test_flower:open_slowly")
+    post = GridPost(grid, nodes(grid))
+    begin = time.monotonic()
+    post.send("lima", greeting())
+    assert post.receive(post.now() + 5) == ("lima", None)
+    assert time.monotonic() - begin < 4
+    assert "rule max_seconds = 1: the request took longer" in caplog.text
+    RELEASED.set()
+
+
+RELEASED = threading.Event()
+
+
+def open_slowly(*_: Any) -> Any:
+    """An opener that takes longer than allowed."""
+    RELEASED.wait(10)
+    return three_sites()["lima"]
+
+
+def test_what_goes_wrong_at_a_site_stays_there(
+    described: FlowerParties, grid: NodeGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An opener that fails with a row in its text: the coordinator hears that it failed, and no more."""
+    described.describe("lima", three_sites()["lima"], OPEN_POLICY, opener="tests.engines.test_flower:quote_a_row")
+    grid.push_messages([Message(letter(greeting()), 2, MessageType.QUERY)])
+    (reply,) = grid.pull_messages([str(grid.counted)])
+    assert reply.error.reason == "the message could not be answered; the site's console says why"
+    assert "patient 17" in caplog.text
+
+
+def quote_a_row(*_: Any) -> Any:
+    """An opener with a defect."""
+    raise RuntimeError("patient 17 has 3.1")
+
+
+# -- kits and arguments -----------------------------------------------------------------------------------------------------
+
+
+def test_kits(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private keys are their owners' alone, and nobody else's kit has them; telemetry and the like are off."""
+    kit = described.kit
+    lima = FlowerKit.read(described.folder / "lima", "site")
+    assert lima.expires() - kit.expires() == timedelta(0)
+    assert {path.name for path in kit.folder.rglob("*") if path.suffix == ".key"} == {"server.key"}
+    assert all((path.stat().st_mode & 0o077) == 0 for path in described.folder.rglob("*.key"))
+    assert (described.folder / "authority" / "ca.key").exists()
+    environment = kit.environment()
+    assert (environment["FLWR_TELEMETRY_ENABLED"], environment["FLWR_DISABLE_UPDATE_CHECK"]) == ("0", "1")
+    command = kit.superlink()
+    assert {"--enable-supernode-auth", "--disable-runtime-dependency-installation"} <= set(command)
+    assert "--insecure" not in command + lima.supernode(Path("site.json"), 1)
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+    assert lima.supernode(Path("s"), 1, Path("them.yaml"))[-2:] == ["--trusted-entities", "them.yaml"]
+    (lima.folder / "site.key").chmod(0o644)
+    with pytest.raises(InputError, match=r"site.key .* may be read by others"):
+        lima.expires()
+    (lima.folder / "site.key").chmod(0o600)
+    (lima.folder / "site.key").write_bytes((described.folder / "quito" / "site.key").read_bytes())
+    with pytest.raises(InputError, match=r"site.key .* does not belong to site.pub"):
+        lima.expires()
+    (lima.folder / "site.pub").write_bytes(b"")
+    with pytest.raises(FileError, match="ask for the kit again"):
+        lima.expires()
+    monkeypatch.setattr(kits, "datetime", later(400))
+    with pytest.raises(InputError, match="the certificate of 'coordinator' expired"):
+        kit.expires()
+
+
+def later(days: int) -> Any:
+    class Later(kits.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return super().now(tz) + timedelta(days=days)
+
+    return Later
+
+
+def test_kits_of_another_engine_or_federation(described: FlowerParties, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a kit for engine 'flower'; give one that was made for 'nvflare'"):
+        ep.engines.NVFlare(described.kit.folder)
+    make_flower_kits(Federation("other", "127.0.0.1", 8102, ("a",), 3, engine="flower"), tmp_path / "other")
+    (described.kit.folder / "server.crt").write_bytes((tmp_path / "other" / "coordinator" / "server.crt").read_bytes())
+    with pytest.raises(InputError, match="was not issued by this federation's authority"):
+        described.kit.expires()
+    with pytest.raises(FileError, match="exists already"):
+        make_flower_kits(described.kit.federation, described.folder)
+    with pytest.raises(InputError, match="engine = 'carrier pigeon' is unknown"):
+        Federation("t", "h", 1, ("a",), 3, engine="carrier pigeon")
+
+
+def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = described.folder / "coordinator"
+    engine = ep.engines.Flower(folder)
+    assert (engine.sites, engine.min_sites, engine.costs.latency) == (NAMES, 3, COSTS.latency)
+    assert pickle.loads(pickle.dumps(engine)) == engine
+    for options, message in (
+        ({"sites": ("oslo",)}, "'oslo' is not a site of federation"),
+        ({"min_sites": 4}, "min_sites=4 must be between"),
+        ({"round_timeout": 0}, "round_timeout=0 must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ep.engines.Flower(folder, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="is the kit of 'lima', a site"):
+        ep.engines.Flower(described.folder / "lima")
+    connected = opened(None)
+    with pytest.raises(InputError, match=r"with engine 'flower' the rows lie at the sites; call fit\(\) without data"):
+        ep.FederatedPCA(2, engine=connected).fit(three_sites())
+    with pytest.raises(ProgramError, match="graph programs do not run on Flower"):
+        connected.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
+    monkeypatch.setattr(flower_kits.importlib, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[flower\]'"):
+        ep.FederatedPCA(2, engine=engine).fit()
+
+
+def missing(name: str) -> Any:
+    raise ImportError(f"No module named {name!r}")
+
+
+def test_a_superlink_that_does_not_come_up(described: FlowerParties) -> None:
+    (described.kit.folder / "flower").mkdir()
+    (described.kit.folder / "flower" / "superlink.db").write_text("not a database")
+    with pytest.raises(SiteFailure, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
+        ep.FederatedPCA(2, engine=ep.engines.Flower(described.folder / "coordinator")).fit()
+
+
+def test_auto_takes_few_rounds(grid: NodeGrid) -> None:
+    """With seconds a round, one sum of scatter matrices beats many small rounds, also of many features."""
+    few = ep.FederatedPCA(3, engine=opened(GridPost(grid, nodes(grid)))).fit()
+    assert (few.solver_, few.n_rounds_ + few.n_setup_rounds_) == ("gram", 3)
+    by_hand = {row["solver"]: row["seconds"] for row in few.solver_choice_}
+    assert by_hand["krylov"] - by_hand["gram"] > 5 * COSTS.latency
+
+
+def test_the_app_names_what_is_installed(tmp_path: Path) -> None:
+    """No code travels: the bundle is one file of settings."""
+    write_app(tmp_path / "app")
+    assert [path.name for path in (tmp_path / "app").iterdir()] == ["pyproject.toml"]
+    with pytest.raises(FileError, match="exists already"):
+        write_app(tmp_path / "app")

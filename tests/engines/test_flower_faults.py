@@ -1,0 +1,140 @@
+"""Flower really started on loopback - SuperLink with TLS, three SuperNodes with keys - as far as that takes minutes, or kills.
+
+A round takes seconds there, so the list is short; every solver goes through the same code in ``test_flower.py``, without Flower's
+network.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.errors import PolicyError
+from eigenpact.runtime import read_site_ledger
+from tests.engines import conformance
+from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
+
+pytest.importorskip("flwr", reason="needs eigenpact[flower]")
+
+from eigenpact.engines.flower_kits import _make_site_key
+from tests.engines.flower_federation import CASES, FlowerParties
+
+pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.faults]
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlowerParties]:
+    made = FlowerParties(tmp_path_factory.mktemp("flower") / "test", three_sites(), SOLVERS_POLICY)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def engine(parties: FlowerParties) -> Iterator[Any]:
+    """One Flower run for all tests of this module."""
+    with ep.engines.Flower(parties.folder / "coordinator", round_timeout=60).open() as connected:
+        yield connected
+
+
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_same_bits_and_ledger_rows_as_in_one_process(engine: Any, parties: FlowerParties, case: conformance.Case) -> None:
+    """And the site's own ledger says what the coordinator's does."""
+    path = parties.folder / "lima" / "ledger.jsonl"
+    before = len(read_site_ledger(path))
+    expected = conformance.on(ep.engines.InProcess(threads=1), three_sites())(case)
+    found = conformance.on(engine, {})(case)
+    assert found["rounds"] + found["setup_rounds"] >= 3
+    assert conformance.differences({case.label: found}, {case.label: expected}) == []
+    sent = [row["bytes"] for row in read_site_ledger(path)[before:] if row["what"] == "sent"]
+    assert sent == [row[8] for row in found["ledger"] if row[4] == "lima"]
+
+
+def test_wrong_features_and_broken_policies_are_refused_by_name(engine: Any, parties: FlowerParties) -> None:
+    """In the coordinator's error, on the site's console and in its ledger; the other sites' replies are not asked for."""
+    X = three_sites()["quito"]
+    before = len(read_site_ledger(parties.folder / "lima" / "ledger.jsonl"))
+    try:
+        parties.describe("quito", X[:, :19], SOLVERS_POLICY, features=19)
+        with pytest.raises(
+            PolicyError, match="refused before round 1 by quito: rule features: the plan has 20 features, this site 19"
+        ):
+            ep.FederatedPCA(2, solver="gram", engine=engine).fit()
+        parties.describe("quito", X, SOLVERS_POLICY | {"solvers": ["gram"]})
+        with pytest.raises(PolicyError, match="refused before round 1 by quito: rule solvers: 'krylov' is not allowed here"):
+            ep.FederatedPCA(2, solver="krylov", engine=engine).fit()
+    finally:
+        parties.describe("quito", X, SOLVERS_POLICY)
+    assert "refused: rule features" in parties.console("quito")
+    assert "refused: rule solvers" in parties.console("quito")
+    refused = [row["reason"] for row in read_site_ledger(parties.folder / "quito" / "ledger.jsonl") if row["what"] == "refused"]
+    assert [reason.split(":")[0] for reason in refused] == ["rule features", "rule solvers"]
+    rows = read_site_ledger(parties.folder / "lima" / "ledger.jsonl")[before:]
+    assert [row["what"] for row in rows] == ["admitted", "admitted"]
+
+
+def test_a_key_that_is_not_registered_is_refused(engine: Any, parties: FlowerParties) -> None:
+    """Another key than the one in the coordinator's kit: the SuperLink refuses it, the node says so and ends."""
+    kit = parties.folder / "mallory"
+    shutil.copytree(parties.folder / "lima", kit)
+    (kit / "console.txt").unlink()
+    _make_site_key(kit)
+    facts = json.loads((kit / "kit.json").read_text())
+    (kit / "kit.json").write_text(json.dumps(facts | {"party": "mallory"}))
+    parties.start_sites("mallory", connects=False)
+    assert parties.nodes["mallory"].wait(60) != 0
+    assert "SuperNode ID" not in parties.console("mallory")
+    assert "Failed to activate SuperNode" in parties.console("mallory")
+    assert "No SuperNode found with the given public key" in parties.kit.log.read_text()
+    del engine  # the run goes on all the while
+
+
+def test_others_than_those_with_the_authoritys_certificate_are_refused(parties: FlowerParties) -> None:
+    """TLS is verified: by a client that knows the federation's authority, and by one that does not."""
+    address = f"https://localhost:{parties.kit.federation.port}/"
+    with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urllib.request.urlopen(address, timeout=10)
+    context = ssl.create_default_context(cafile=str(parties.folder / "lima" / "ca.crt"))
+    with pytest.raises(urllib.error.HTTPError):  # answered, with "not found"
+        urllib.request.urlopen(address, timeout=10, context=context)
+
+
+def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run waits once, goes on without it, and has the bits of the rest; started again, the node takes part again."""
+    monkeypatch.setattr(engine, "min_sites", 2)
+    monkeypatch.setattr(engine, "_round_timeout", 25.0)
+    path = parties.folder / "quito" / "ledger.jsonl"
+    before = len(read_site_ledger(path))
+
+    def kill() -> None:
+        while len(read_site_ledger(path)) < before + 2:  # admitted, and the first reply sent
+            time.sleep(0.1)
+        parties.signal("quito", signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    pca = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
+    thread.join(1)
+    here = ep.FederatedPCA(3, solver="gram").fit({name: X for name, X in three_sites().items() if name != "quito"})
+    assert pca.sites_ == ("accra", "lima")
+    np.testing.assert_array_equal(pca.components_, here.components_)
+    (lost,) = [m for m in pca.ledger_ if m.note.startswith("lost")]
+    assert (lost.sender, lost.epoch) == ("quito", 0)
+    parties.start_sites("quito")
+    monkeypatch.undo()
+    again = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
+    assert again.sites_ == tuple(sorted(NAMES))

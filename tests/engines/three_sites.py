@@ -1,0 +1,39 @@
+"""Three sites for engines between institutions, and a policy that allows all that the conformance suite does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eigenpact.estimators import choices
+from eigenpact.estimators.plans import functions_of
+from tests.engines import conformance
+from tests.engines.problems import problem_sites
+
+NAMES = ("accra", "lima", "quito")
+"""Three sites; the programs of the conformance suite name two of them."""
+
+ALL_SOLVERS = (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, *choices.ROBUST_SOLVERS)
+
+OPEN_POLICY = {
+    "solvers": ["auto", *ALL_SOLVERS, "programs"],
+    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
+    "modules": ["tests.engines.conformance"],
+    "min_rows": 5,
+    "max_rounds": 3000,
+    "max_message_bytes": 1 << 20,
+    "allow_gather": True,
+    "allow_at": True,
+    "allow_max": True,
+    "allow_chain": True,
+}
+
+
+def three_sites() -> dict[str, Any]:
+    sites = problem_sites()
+    return {name: sites[name] for name in NAMES}
+
+
+SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {
+    "functions": sorted({name for solver in ALL_SOLVERS for name in functions_of(solver)})
+}
+"""The same for solvers alone, without modules of the tests' own: those take seconds to import."""
