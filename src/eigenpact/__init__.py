@@ -7,6 +7,8 @@ from .algorithms.consensus.gram import Gram
 from .algorithms.consensus.krylov import Krylov
 from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
+from .algorithms.graph.features import Landmarks, RandomFeatures, Tracking
+from .algorithms.graph.projection_consensus import ProjectionConsensus
 from .algorithms.statistical.davidson import Davidson
 from .algorithms.statistical.hot_potato import HotPotato
 from .algorithms.statistical.lanczos import Lanczos
@@ -14,7 +16,7 @@ from .algorithms.statistical.one_shot import OneShot
 from .algorithms.statistical.power import Power
 from .algorithms.statistical.shift_invert import ShiftInvert
 from .errors import EigenpactError, NotConvergedWarning
-from .estimators import FederatedPCA
+from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
@@ -26,15 +28,21 @@ __all__ = [
     "EigenpactError",
     "FederatedPCA",
     "Gram",
+    "GraphKernelPCA",
+    "GraphPCA",
     "HotPotato",
     "Krylov",
     "Lanczos",
+    "Landmarks",
     "LocalPower",
     "NotConvergedWarning",
     "OneShot",
     "Power",
+    "ProjectionConsensus",
+    "RandomFeatures",
     "ShiftInvert",
     "Subspace",
+    "Tracking",
     "datasets",
     "engines",
     "load_model",

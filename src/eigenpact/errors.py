@@ -53,6 +53,13 @@ class SiteFailure(EigenpactError, RuntimeError):
     """A local function failed at a site; the message names the site and the function."""
 
 
+class SiteElsewhereError(EigenpactError, KeyError):
+    """A result that only a site has, asked for where the site is not; the message says what to do there."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class TooFewSites(EigenpactError, RuntimeError):
     """Fewer sites are left than the engine's ``min_sites``; ``basis`` (n_features x k) is the last good subspace, if any."""
 

@@ -10,6 +10,7 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import eigenpact as ep
@@ -327,3 +328,45 @@ def test_ranks_with_other_columns_are_refused(job, columns: str, what: str) -> N
     )
     assert done.returncode != 0
     assert f"the features of ranks 0 and 1 {what}" in done.stderr
+
+
+GRAPH_JOB = """
+rng = np.random.default_rng(0)
+nodes = {f"n{j}": rng.normal(size=(12 + j % 3, 4)) * [3, 1, 1, 0.5] for j in range(20)}
+mine = {name: rows for i, (name, rows) in enumerate(nodes.items()) if i % comm.size == rank}
+few = {"graph": "ring:8", "tol": 1.0, "random_state": 0}  # rounds are slow where twenty ranks share two cores
+kernel = ep.GraphKernelPCA(1, gamma=0.05, max_iterations=5, method=ep.ProjectionConsensus(centring_features=256), **few)
+linear = ep.GraphPCA(2, max_iterations=3, **few)
+engine = sys.argv[2]
+scores = {}
+for label, pca in (("kernel", kernel), ("linear", linear)):
+    pca.set_params(engine=engine).fit(mine)
+    held = list(mine)
+    assert set(pca.models_ if label != "linear" else pca.node_components_) == set(held)
+    for name in held:
+        scores[f"{label} {name}"] = pca.transform(nodes["n0"], site=name)
+    scores[f"{label} messages"] = np.array([len(list(pca.ledger_)), sum(m.bytes for m in pca.ledger_)])
+    if comm.size > 1:
+        absent = next(name for name in nodes if name not in mine)
+        try:
+            pca.transform(nodes["n0"], site=absent)
+        except ep.EigenpactError as error:
+            assert "not in this process" in str(error)
+        else:
+            raise AssertionError("a result of another rank's node")
+np.savez(f"{sys.argv[1]}/{engine}-{rank}.npz", **scores)
+"""
+
+
+def test_graph_estimators_on_twenty_ranks_equal_one_process(job, tmp_path: Path) -> None:
+    """Every node on a rank of its own: what each finds is what it finds in one process; others' results are not there."""
+    for ranks, engine in ((1, "inprocess"), (20, "mpi")):
+        done = job(ranks, GRAPH_JOB, tmp_path, engine, timeout=240)
+        assert done.returncode == 0, done.stderr
+    (alone,) = (np.load(path) for path in tmp_path.glob("inprocess-*.npz"))
+    spread = [np.load(path) for path in tmp_path.glob("mpi-*.npz")]
+    assert len(spread) == 20
+    assert {name for found in spread for name in found} == set(alone)
+    for found in spread:
+        for name in found:
+            np.testing.assert_allclose(found[name], alone[name], rtol=0, atol=1e-10)

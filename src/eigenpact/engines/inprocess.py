@@ -85,9 +85,10 @@ class InProcess:
         with limited_blas(blas):
             if self.round_timeout is not None and graph is None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
-                    return job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
+                    outcome = job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
+                return outcome.with_kept(servers)
             with InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
-                return job(connection)
+                return job(connection).with_kept(servers)
 
 
 class InProcessConnection(Connection):

@@ -62,6 +62,11 @@ class MPI:
                 what = f"differ in {other}" if other else "are in another order"
                 raise InputError(f"the features of ranks {first} and {rank} {what}; give all the same columns, in one order")
 
+    def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The sites of all ranks, given this rank's."""
+        told = all_gather(world(), json.dumps(list(names)).encode())
+        return tuple(name for text in told for name in json.loads(bytes(text)))
+
     def execute(
         self,
         sites: Mapping[str, Any],
@@ -106,7 +111,7 @@ def _run(
         connection.drain()
         broadcast(comm, wire.pack({"stop": ""}))
         broadcast(comm, packed)
-    return outcome
+    return outcome.with_kept(servers)
 
 
 class MPIConnection(Connection):
@@ -283,7 +288,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
         packed = None if header["stop"] else broadcast(comm)
     if packed is None:
         raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
-    return Outcome.unpack(packed)
+    return Outcome.unpack(packed).with_kept(servers)
 
 
 def _exchange(

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
+from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy
 from .inputs import adopt, hold
 
@@ -54,7 +55,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if isinstance(engine, Spreading):
             engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
         algorithm = self._find_algorithm(engine)
-        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
+        order = tuple(held)
+        graph = self._find_graph(engine, order)
+        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order, graph), graph=graph)
         self._adopt(outcome)
         return self
 
@@ -66,8 +69,12 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
-        if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
-            raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
+        self._check_limit("max_rounds", self.max_rounds)
+
+    @staticmethod
+    def _check_limit(name: str, value: Any) -> None:
+        if not (isinstance(value, Integral) and int(value) >= 1):
+            raise InputError(f"{name}={value!r} must be a whole number >= 1")
 
     @abstractmethod
     def _check_sizes(self, rows: int, features: int) -> None:
@@ -76,6 +83,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @abstractmethod
     def _find_algorithm(self, engine: Engine) -> Any:
         """The algorithm to run: a frozen dataclass with a ``name``."""
+
+    def _find_graph(self, engine: Engine, held: tuple[str, ...]) -> Graph | None:  # noqa: ARG002
+        """Node -> neighbours, for programs without a coordinator; None for the others."""
+        return None
 
     @abstractmethod
     def _plan(self, algorithm: Any) -> Plan:
@@ -99,7 +110,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # -- running --------------------------------------------------------------------------------
 
-    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
+    def _run(
+        self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...], graph: Graph | None
+    ) -> Outcome:
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
         everyone = connection.sites()
         algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
@@ -113,7 +126,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             plan, needed = self._plan(algorithm), engine.min_sites
-            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=needed, plan=plan)
+            driver = Driver(
+                connection, journal=journal, callback=self.callback, own=own, graph=graph, min_sites=needed, plan=plan
+            )
             result = driver.run(self._program(algorithm, seed))
         return self._outcome(driver, result, algorithm)
 

@@ -16,6 +16,9 @@ from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
+from ..algorithms.graph.baselines import Neighbourhood, Own
+from ..algorithms.graph.features import Landmarks, RandomFeatures, Tracking
+from ..algorithms.graph.projection_consensus import ProjectionConsensus
 from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.hot_potato import HotPotato
@@ -42,6 +45,16 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {
 }
 """Solvers of the joint PCA by name, besides "auto"; the last two are estimates and say how good they are."""
 
+GRAPH_METHODS: dict[str, Callable[[], Any]] = {
+    "projection-consensus": ProjectionConsensus,
+    "random-features": RandomFeatures,
+    "landmarks": Landmarks,
+    "tracking": Tracking,
+    "own": Own,
+    "neighbourhood": Neighbourhood,
+}
+"""Methods on a graph by name; "tracking" is GraphPCA's, the last two are baselines."""
+
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
@@ -58,6 +71,15 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
     if isinstance(solver, Auto) and solver.costs is None:
         return dataclasses.replace(solver, costs=engine.costs)
     return solver  # type: ignore[return-value]
+
+
+def find_graph_method(method: Any, exclude: Sequence[str] = (), more: Sequence[str] = ()) -> Any:
+    """The algorithm a ``method`` argument of an estimator on a graph stands for; ``more`` names what is made otherwise."""
+    allowed = [name for name in GRAPH_METHODS if name not in exclude]
+    found = GRAPH_METHODS[method]() if isinstance(method, str) and method in GRAPH_METHODS else method
+    if getattr(found, "name", None) not in allowed or isinstance(found, type):
+        raise InputError(f"method={method!r} must be one of {', '.join([*allowed, *more])}, or an instance of one's class")
+    return found
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

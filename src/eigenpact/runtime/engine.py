@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from . import wire
 from .ledger import Ledger, RoundRecord
 from .policy import Plan
-from .site import Request, Response
+from .site import Request, Response, SiteServer
 from .summation import Summation
 
 
@@ -59,12 +59,23 @@ class Connection(Protocol):
 
 @dataclass
 class Outcome:
-    """What a run ends with, in a form that can be sent to every process without pickle."""
+    """What a run ends with, in a form that can be sent to every process without pickle.
+
+    ``results`` names what sites keep that belongs to the answer (a site's own components); ``kept`` holds it, site -> name ->
+    value, for the sites of this process alone.  It is never packed: what a site keeps does not travel.
+    """
 
     arrays: dict[str, Any]
     facts: dict[str, Any]
     ledger: Ledger = field(default_factory=Ledger)
     history: list[RoundRecord] = field(default_factory=list)
+    results: tuple[str, ...] = ()
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def with_kept(self, servers: Mapping[str, SiteServer]) -> Outcome:
+        """This outcome with what the sites of this process keep; an engine calls it in the end, in every process."""
+        self.kept = {name: server.results(self.results) for name, server in servers.items()} if self.results else {}
+        return self
 
     def pack(self) -> bytearray:
         """Bytes for a broadcast."""
@@ -73,6 +84,7 @@ class Outcome:
             "facts": self.facts,
             "ledger": self.ledger.since(0),
             "history": [record.to_dict() for record in self.history],
+            "results": list(self.results),
         }
         return wire.pack(header, list(self.arrays.values()))
 
@@ -83,6 +95,7 @@ class Outcome:
         outcome = cls(dict(zip(header["names"], arrays, strict=True)), header["facts"])
         outcome.ledger.extend(header["ledger"])
         outcome.history = [RoundRecord(**record) for record in header["history"]]
+        outcome.results = tuple(header["results"])
         return outcome
 
 
@@ -144,6 +157,10 @@ class Spreading(Protocol):
 
     def check_features(self, names: Sequence[str] | None) -> None:
         """Compare this process's feature names (None if it has none) with those of the others; all raise if they differ."""
+        ...
+
+    def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The sites of all processes, given this one's."""
         ...
 
 

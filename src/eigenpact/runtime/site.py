@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -121,6 +121,10 @@ class SiteServer:
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""
         self._inbox = dict(inbox)
+
+    def results(self, names: Iterable[str]) -> dict[str, Any]:
+        """What the site keeps under these names, for whoever runs in the site's own process."""
+        return {name: self._kept[name] for name in names if name in self._kept}
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""

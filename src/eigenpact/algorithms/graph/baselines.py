@@ -1,0 +1,83 @@
+"""What a node finds without projection consensus: kernel PCA of its own rows, or of its own and its neighbours'.
+
+Problem
+    Node j holds rows X_j and may see its neighbours'.  Find the leading k directions of the rows it has.
+
+Rounds
+    1. ("neighbourhood" only) every node sends its rows to its neighbours
+    2. every node centres its kernel matrix at its own mean and takes the leading eigenvectors
+
+Leaves the site
+    Nothing ("own"), or the rows (n_j x d), to the neighbours ("neighbourhood").
+
+Cost
+    One round or none; one eigenproblem of the size of the rows seen.
+
+Differences from the paper
+    None: these are its baselines (alpha_j)_local of Figure 4 and (alpha_j)_Nei of Figure 5.
+
+References
+    F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints",
+    Section 6.2.
+
+>>> import numpy as np, eigenpact as ep
+>>> X = np.random.default_rng(0).normal(size=(40, 3))
+>>> ep.GraphKernelPCA(1, method="own", graph="ring:2").fit([X[:20], X[20:]]).ledger_.since(0)
+[]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...kernels import Kernel
+from ...linalg import fix_signs, top_eigenpairs
+from ...runtime import Exchange, Local, Reply, Site, local
+from .features import dense
+from .neighbourhood import send_rows
+from .network import GraphProblem, GraphSolution
+
+RESULTS = ("table", "alpha", "mean values", "centre square")
+"""What nodes keep of the answer: the rows seen, coefficients (n x k), row means of the kernel (n) and their mean."""
+
+
+@local(takes={"kernel": "c", "k": "", "center": ""}, keeps=RESULTS)
+def own_directions(site: Site, kernel: Any, k: Any, center: Any) -> Reply:
+    """Kernel PCA of the rows seen here."""
+    X = np.concatenate([dense(site.X), *(site.inbox[name][0] for name in sorted(site.inbox))])
+    K = Kernel.unpacked(kernel)(X, X)
+    means = K.mean(axis=0) if center else np.zeros(len(K))
+    square = float(means.mean())
+    values, vectors = top_eigenpairs(K - means - means[:, None] + square, int(k))
+    alpha = fix_signs(vectors) / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    return Reply(keep={"table": X, "alpha": alpha, "mean values": means, "centre square": square})
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Every node for itself."""
+
+    name = "own"
+    default_tol = 0.0
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """Nothing is sent."""
+        await Local(own_directions, problem.kernel.packed(), np.int64(problem.n_components), np.float64(problem.center))
+        return GraphSolution(0, True, "every node for itself")
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """Every node with its neighbours' rows."""
+
+    name = "neighbourhood"
+    default_tol = 0.0
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """Rows are sent once."""
+        await Exchange(send_rows, np.float64(0), np.int64(problem.seed))
+        await Local(own_directions, problem.kernel.packed(), np.int64(problem.n_components), np.float64(problem.center))
+        return GraphSolution(0, True, "every node with its neighbours' rows")

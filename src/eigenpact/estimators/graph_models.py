@@ -1,0 +1,143 @@
+"""A node's components, ready for new rows; and the two references that need all rows in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ..kernels import Kernel, landmark_features, random_features
+from ..linalg import Array, fix_signs, top_eigenpairs
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """From rows (n x d) to features (n x m): ``count`` random pairs, or those of landmarks, or the rows themselves."""
+
+    kernel: Kernel
+    landmarks: Array
+    count: int
+    seed: int
+
+    def __call__(self, X: Array) -> Array:
+        if self.count:
+            return random_features(X, self.kernel.frequencies(X.shape[1], self.count, self.seed))
+        return landmark_features(self.kernel, X, self.landmarks) if len(self.landmarks) else X
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureModel:
+    """Directions (m x k) in a space of features, with their mean (m)."""
+
+    features: FeatureMap
+    components: Array
+    mean: Array
+
+    def scores(self, X: Array) -> Array:
+        """Scores (n x k) of rows (n x d)."""
+        scores: Array = (self.features(X) - self.mean) @ self.components
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """Directions of length 1 in the span of rows: sum_i alpha_i (phi(x_i) - mu), less the parts along earlier directions.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    rows : (n, d) array
+    alpha : (n, k) array
+    means : (n,) array
+        <phi(x_i), mu>.
+    square : float
+        <mu, mu>; the mean is not subtracted at all if it is 0.
+    mean_map, feature_mean : FeatureMap and (m,) array, optional
+        How mu is known; without a map it is the mean of ``rows``.
+    shadow, shares : (n, <=k) and (<=k,) arrays
+        What was removed for later components: share * t t^T, t a column of ``shadow``.
+    """
+
+    kernel: Kernel
+    rows: Array
+    alpha: Array
+    means: Array
+    square: float
+    mean_map: FeatureMap | None = None
+    feature_mean: Array = field(default_factory=lambda: np.zeros(0))
+    shadow: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    shares: Array = field(default_factory=lambda: np.zeros(0))
+
+    def centred(self, X: Array) -> Array:
+        """Centred kernel (n x len(rows)) between rows X (n x d) and the model's."""
+        K = self.kernel(X, self.rows)
+        if self.square == 0:
+            return K
+        about = K.mean(axis=1) if self.mean_map is None else self.mean_map(X) @ self.feature_mean
+        centred: Array = K - about[:, None] - self.means + self.square
+        return centred
+
+    def scores(self, X: Array) -> Array:
+        """Scores (n x k) of rows (n x d)."""
+        found: Array = self.centred(X) @ self.alpha
+        for c in range(1, found.shape[1]):
+            for b in range(min(c, len(self.shares))):
+                found[:, c] -= self.shares[b] * float(self.shadow[:, b] @ self.alpha[:, c]) * found[:, b]
+        return found
+
+    def cosines(self, other: KernelModel) -> Array:
+        """Cosines (k x l) between this model's directions and those of one whose rows include all nodes' (the central one)."""
+        products = self.alpha.T @ other.centred(self.rows) @ other.alpha
+        squares = np.sum(self.alpha * (self._about(other) @ self.alpha), axis=0)
+        for c in range(1, self.alpha.shape[1]):
+            for b in range(min(c, len(self.shares))):
+                squares[c] -= self.shares[b] * float(self.shadow[:, b] @ self.alpha[:, c]) ** 2
+        cosines: Array = products / np.sqrt(np.maximum(squares, np.finfo(float).tiny))[:, None]
+        return cosines
+
+    def _about(self, other: KernelModel) -> Array:
+        """Kernel of this model's rows (n x n), centred at the other's mean."""
+        K = self.kernel(self.rows, self.rows)
+        if other.square == 0:
+            return K
+        about = other.kernel(self.rows, other.rows).mean(axis=1)
+        centred: Array = K - about - about[:, None] + other.square
+        return centred
+
+
+def central_model(kernel: Kernel, X: Array, k: int, center: bool) -> KernelModel:
+    """Kernel PCA of all rows X (N x d) in one place: the only place where an N x N kernel exists."""
+    K = kernel(X, X)
+    means = K.mean(axis=0) if center else np.zeros(len(K))
+    square = float(means.mean())
+    if len(K) < 200 or 3 * k > len(K):
+        values, vectors = top_eigenpairs(K - means - means[:, None] + square, k)
+    else:
+
+        def product(v: Array) -> Array:
+            v = v.reshape(-1)
+            w: Array = K @ v + (square * v.sum() - means @ v) - means * v.sum()
+            return w
+
+        found, basis = eigsh(
+            LinearOperator(K.shape, matvec=product, dtype=np.float64), k, v0=np.cos(np.arange(len(K))), tol=1e-10
+        )
+        values, vectors = found[::-1], basis[:, ::-1]
+    alpha = fix_signs(np.ascontiguousarray(vectors)) / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    return KernelModel(kernel, X, alpha, means, square)
+
+
+def best_local_model(central: KernelModel, rows: Array) -> KernelModel:
+    """Problem (5): the directions in span phi(rows) along which all rows vary most."""
+    C = central.centred(rows)
+    K = central.kernel(rows, rows)
+    if central.square:
+        about = central.kernel(rows, central.rows).mean(axis=1)
+        K = K - about - about[:, None] + central.square
+    values, V = np.linalg.eigh(K)
+    kept = values > 1e-6 * values[-1]
+    B = V[:, kept] / np.sqrt(values[kept])
+    _, U = top_eigenpairs(B.T @ (C @ C.T) @ B, central.alpha.shape[1])
+    means = central.kernel(rows, central.rows).mean(axis=1) if central.square else np.zeros(len(rows))
+    return KernelModel(central.kernel, rows, fix_signs(B @ U), means, central.square)

@@ -1,0 +1,149 @@
+"""Kernels, normalised to K(x, x) = 1, in a form that can be sent to nodes by name; and random features for two of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from .errors import InputError
+from .linalg import Array
+
+NAMES = ("rbf", "laplacian", "poly", "linear")
+"""Kernels that come with the package."""
+
+_given: dict[str, Callable[[Array, Array], Array]] = {}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters.
+
+    Parameters
+    ----------
+    name : str
+        "rbf" exp(-gamma ||x-y||^2), "laplacian" exp(-gamma ||x-y||_1), "poly" (gamma x.y + coef0)^degree, "linear" x.y, or
+        "module:function" for a function of two tables (n x d, m x d) that returns an n x m table.
+    gamma : float
+    degree, coef0 : float
+        Of "poly".
+
+    >>> Kernel("rbf", 0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])).round(3)
+    array([[1.   , 0.368]])
+    """
+
+    name: str
+    gamma: float
+    degree: float = 3.0
+    coef0: float = 1.0
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
+        if self.name == "rbf":
+            return _exponential(-self.gamma * _squared_distances(X, Y))
+        if self.name == "laplacian":
+            return _exponential(-self.gamma * cdist(X, Y, "cityblock"))
+        if self.name == "linear":
+            return _cosines(X @ Y.T, np.sum(X * X, axis=1), np.sum(Y * Y, axis=1))
+        if self.name == "poly":
+            power = functools.partial(_polynomial, self)
+            return _cosines(power(X @ Y.T), power(np.sum(X * X, axis=1)), power(np.sum(Y * Y, axis=1)))
+        function = _find(self.name)
+        diagonals = [np.array([float(function(row[None], row[None])[0, 0]) for row in table]) for table in (X, Y)]
+        return _cosines(np.asarray(function(X, Y), dtype=np.float64), *diagonals)
+
+    def frequencies(self, n_features: int, count: int, seed: int) -> Array:
+        """Frequencies (count x n_features) for random features; orthogonal in blocks for "rbf".  The same for the same seed."""
+        if self.name not in ("rbf", "laplacian"):
+            raise InputError(
+                f"kernel={self.name!r} has no random features; give public rows as landmarks=, or use kernel 'rbf' or 'laplacian'"
+            )
+        return _frequencies(self.name, self.gamma, n_features, count, seed)
+
+    def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Name and parameters as bytes, to be sent to nodes."""
+        return np.frombuffer(json.dumps(asdict(self)).encode(), dtype=np.uint8)
+
+    @classmethod
+    def unpacked(cls, data: np.ndarray[Any, Any]) -> Kernel:
+        """Inverse of :meth:`packed`."""
+        return cls(**json.loads(np.asarray(data).tobytes().decode()))
+
+
+def kernel_of(kernel: Any, gamma: float | None, degree: float, coef0: float, n_features: int) -> Kernel:
+    """The kernel that an estimator's parameters stand for; ``gamma=None`` is 1 / n_features."""
+    scale = 1.0 / n_features if gamma is None else float(gamma)
+    if isinstance(kernel, str):
+        if kernel not in NAMES:
+            raise InputError(f"unknown kernel {kernel!r}; the kernels are {', '.join(NAMES)}, or a function of two tables")
+        return Kernel(kernel, scale, float(degree), float(coef0))
+    if not callable(kernel):
+        raise InputError(f"kernel={kernel!r} must be one of {', '.join(NAMES)} or a function of two tables")
+    name = f"{getattr(kernel, '__module__', '')}:{getattr(kernel, '__qualname__', '')}"
+    _given[name] = kernel
+    return Kernel(name, scale, float(degree), float(coef0))
+
+
+def random_features(X: Array, frequencies: Array) -> Array:
+    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d)."""
+    angles = X @ frequencies.T
+    features: Array = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(len(frequencies))
+    return features
+
+
+def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
+    """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
+    values, vectors = np.linalg.eigh(kernel(landmarks, landmarks))
+    kept = values > 1e-10 * values[-1]
+    root = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    features: Array = kernel(X, landmarks) @ root
+    return features
+
+
+@functools.lru_cache(maxsize=4)
+def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Array:
+    rng = np.random.default_rng([seed, count])
+    if name == "laplacian":
+        return gamma * rng.standard_cauchy((count, d))
+    blocks = []
+    for _ in range(-(-count // d)):
+        Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+        blocks.append(np.sqrt(rng.chisquare(d, size=d))[:, None] * Q)
+    return np.ascontiguousarray(np.sqrt(2 * gamma) * np.concatenate(blocks)[:count])
+
+
+def _exponential(exponents: Array) -> Array:
+    value: Array = np.exp(exponents)
+    return value
+
+
+def _squared_distances(X: Array, Y: Array) -> Array:
+    squares: Array = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1) - 2 * (X @ Y.T)
+    return np.maximum(squares, 0.0)
+
+
+def _polynomial(kernel: Kernel, products: Array) -> Array:
+    value: Array = (kernel.gamma * products + kernel.coef0) ** kernel.degree
+    return value
+
+
+def _cosines(K: Array, left: Array, right: Array) -> Array:
+    """K divided by the square roots of the diagonals; rows of length 0 have kernel 0 with all."""
+    scale = np.sqrt(np.maximum(left, 0.0))[:, None] * np.sqrt(np.maximum(right, 0.0))
+    cosines: Array = np.divide(K, scale, out=np.zeros_like(K), where=scale > 0)
+    return cosines
+
+
+def _find(name: str) -> Callable[[Array, Array], Array]:
+    """A kernel function given in this process, or in a module that this process has imported."""
+    module, _, function = name.partition(":")
+    found = _given.get(name) or getattr(sys.modules.get(module), function, None)
+    if found is None:
+        raise InputError(f"kernel function {name!r} is not known in this process; import its module before fitting")
+    return found
