@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, foundation
+from benchmarks import consensus, engines, federation, foundation, graph
 from benchmarks.table import print_rows
 
 FAMILIES = {
@@ -17,6 +17,7 @@ FAMILIES = {
     "engines": engines.rows,
     "consensus": consensus.rows,
     "federation": federation.rows,
+    "graph": graph.rows,
 }
 
 

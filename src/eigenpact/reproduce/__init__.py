@@ -10,10 +10,10 @@ numbers that the paper prints.  A new paper is added to ``PAPERS``.
 from __future__ import annotations
 
 from ..errors import InputError
-from . import faps
+from . import faps, kernel
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
-PAPERS = (faps,)
+PAPERS = (faps, kernel)
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     reproduction.name: reproduction for paper in PAPERS for reproduction in paper.REPRODUCTIONS

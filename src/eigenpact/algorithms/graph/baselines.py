@@ -14,7 +14,8 @@ Cost
     One round or none; one eigenproblem of the size of the rows seen.
 
 Differences from the paper
-    None: these are its baselines (alpha_j)_local of Figure 4 and (alpha_j)_Nei of Figure 5.
+    None: these are its baselines (alpha_j)_local of Figure 4 and (alpha_j)_Nei of Figure 5.  The paper does not say whether the
+    latter has a coefficient for every row seen or only for the node's own; ``projected`` is the second.
 
 References
     F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints",
@@ -44,15 +45,20 @@ RESULTS = ("table", "alpha", "mean values", "centre square")
 """What nodes keep of the answer: the rows seen, coefficients (n x k), row means of the kernel (n) and their mean."""
 
 
-@local(takes={"kernel": "c", "k": "", "center": ""}, keeps=RESULTS)
-def own_directions(site: Site, kernel: Any, k: Any, center: Any) -> Reply:
-    """Kernel PCA of the rows seen here."""
+@local(takes={"kernel": "c", "k": "", "center": "", "projected": ""}, keeps=RESULTS)
+def own_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any) -> Reply:
+    """Kernel PCA of the rows seen here, perhaps projected on the span of the node's own."""
     X = np.concatenate([dense(site.X), *(site.inbox[name][0] for name in sorted(site.inbox))])
     K = Kernel.unpacked(kernel)(X, X)
     means = K.mean(axis=0) if center else np.zeros(len(K))
     square = float(means.mean())
-    values, vectors = top_eigenpairs(K - means - means[:, None] + square, int(k))
+    G, n = K - means - means[:, None] + square, site.X.shape[0]
+    values, vectors = top_eigenpairs(G, int(k))
     alpha = fix_signs(vectors) / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    if projected:
+        alpha = np.concatenate(
+            [np.linalg.pinv(G[:n, :n], rcond=1e-6, hermitian=True) @ (G[:n] @ alpha), np.zeros_like(alpha[n:])]
+        )
     return Reply(keep={"table": X, "alpha": alpha, "mean values": means, "centre square": square})
 
 
@@ -65,13 +71,18 @@ class Own:
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Nothing is sent."""
-        await Local(own_directions, problem.kernel.packed(), np.int64(problem.n_components), np.float64(problem.center))
+        await Local(own_directions, *_about(problem), np.float64(0))
         return GraphSolution(0, True, "every node for itself")
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """Every node with its neighbours' rows."""
+    """Every node with its neighbours' rows.
+
+    ``projected``: directions are projected on the span of the node's own rows, where those of Algorithm 1 are.
+    """
+
+    projected: bool = False
 
     name = "neighbourhood"
     default_tol = 0.0
@@ -79,5 +90,9 @@ class Neighbourhood:
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Rows are sent once."""
         await Exchange(send_rows, np.float64(0), np.int64(problem.seed))
-        await Local(own_directions, problem.kernel.packed(), np.int64(problem.n_components), np.float64(problem.center))
+        await Local(own_directions, *_about(problem), np.float64(self.projected))
         return GraphSolution(0, True, "every node with its neighbours' rows")
+
+
+def _about(problem: GraphProblem) -> tuple[Any, ...]:
+    return problem.kernel.packed(), np.int64(problem.n_components), np.float64(problem.center)
