@@ -7,23 +7,24 @@ Problem
 
 Rounds
     1. every node sends its rows to its neighbours, with normal noise if asked for
-    2. nodes average the features of their rows (``features``: random ones, or of public landmarks), sums and counts (``gossip``);
-       mu is known by its values m(x) = <z(x), mean z>, which estimate <phi(x), mu>
-    3. M <- the largest over nodes of m^T K^{-1} m (max-consensus), m and K of the node's neighbourhood
-    4. G_j <- K - m 1^T - 1 m^T + M
+    2. nodes average the features of their rows (``features``: random ones, or of public landmarks), sums and counts (``gossip``)
+    3. mu is known by its values: m(x) <- <z(x), mean z over all rows> + mean over the neighbourhood's rows y of
+       K(x, y) - <z(x), z(y)>, which removes most of the features' error; a row's own node sends it to the neighbours
+    4. M <- the largest over nodes of m^T (K + eps I)^{-1} m (max-consensus), m and K of the node's neighbourhood
+    5. G_j <- K + eps I - m 1^T - 1 m^T + M
 
 Leaves the site
     The node's rows (n_j x d), to its neighbours: projection consensus needs them, row-free methods do not.  Sums of features (m),
-    averaged on.  One number, M.
+    averaged on.  m of its rows (n_j).  One number, M.
 
 Cost
     8 n_j d bytes per neighbour once, 8 m bytes per neighbour and round of averaging; one Cholesky factorisation of K.
 
 Differences from the paper
     The paper centres each block K_(i,j) by its own means (Section 6.1), so that the same row has a different phi at every node.
-    Line 3 is ours: m is only an estimate, and with <mu, mu> less than m^T K^{-1} m no vector mu has these values, G_j is not
-    positive semidefinite and Algorithm 1 overflows.  A larger M adds the same constant feature to all rows, which moves no
-    principal direction.
+    Lines 3 to 5 are ours: m is only an estimate, and with <mu, mu> less than m^T K^{-1} m no vector mu has these values, G_j is
+    not positive semidefinite and Algorithm 1 overflows.  A larger M gives all rows the same constant feature, a principal
+    direction of its own beside the others; it must stay a small one, and does with eps = 0.01 and the correction of line 3.
 
 References
     F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints", Alg. 1.
@@ -46,6 +47,9 @@ from .network import GraphProblem
 
 PRECISION = 1e-8
 """Of the averaged features; their own error is larger."""
+
+NUGGET = 0.01
+"""Every row is given a feature of its own of this square, of K(x, x) = 1: an error of m then weighs no more than it should."""
 
 SLACK = 1.01
 """M is so much larger than it must be, so that no G_j is singular."""
@@ -81,22 +85,32 @@ def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any)
 
 @local(
     takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""},
-    sends={"square": ""},
+    sends={"values": "n"},
     keeps=("feature mean", "mean values"),
 )
-def centre_square(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # lines 2, 3
+def send_mean_values(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # line 3
+    """m of the node's own rows, for its neighbours."""
+    n, mean = site.kept["sizes"][0], site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0]
+    F = mean_features(Kernel.unpacked(kernel), site.kept["tables"], landmarks, int(count), int(seed))
+    m = F[:n] @ mean + (site.kept["gram"][:n].mean(axis=1) - F[:n] @ F.mean(axis=0))
+    return Reply(send=m, keep={"feature mean": mean, "mean values": m})
+
+
+@local(sends={"square": ""}, keeps=("mean values",))
+def centre_square(site: Site) -> Reply:  # line 4
     """m^T K^{-1} m: the least square that a centre with these values can have."""
-    mean = site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0]
-    m = mean_features(Kernel.unpacked(kernel), site.kept["tables"], landmarks, int(count), int(seed)) @ mean
-    square = SLACK * max(square_in(site.kept["gram"], m), float(mean @ mean))
-    return Reply(send=square, keep={"feature mean": mean, "mean values": m})
+    m = np.concatenate([site.kept["mean values"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
+    mean = site.kept["feature mean"]
+    K = site.kept["gram"] + NUGGET * np.eye(len(m))
+    return Reply(send=SLACK * max(square_in(K, m), float(mean @ mean)), keep={"mean values": m})
 
 
 @local(takes={"square": ""}, keeps=("gram", "centre square"))
-def centre_gram(site: Site, square: Any) -> Reply:  # line 4
+def centre_gram(site: Site, square: Any) -> Reply:  # line 5
     """K - m 1^T - 1 m^T + M."""
     m = site.kept["mean values"]
-    return Reply(keep={"gram": site.kept["gram"] - m - m[:, None] + float(square), "centre square": float(square)})
+    gram = site.kept["gram"] + NUGGET * np.eye(len(m)) - m - m[:, None] + float(square)
+    return Reply(keep={"gram": gram, "centre square": float(square)})
 
 
 @local(keeps=("gram", "mean values", "centre square"))
@@ -153,5 +167,6 @@ async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
         about = (kernel, landmarks, np.int64(n_features // 2), seed)
         await Local(sum_features, *about)  # line 2
         await average(problem.network, PRECISION)
-        square = await Max(centre_square, *about)  # line 3
-        await Local(centre_gram, square)  # line 4
+        await Exchange(send_mean_values, *about)  # line 3
+        square = await Max(centre_square)  # line 4
+        await Local(centre_gram, square)  # line 5
