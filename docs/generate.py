@@ -29,6 +29,14 @@ PARTS = {
     "subspace": "eigenpact.algorithms.consensus.subspace",
     "localpower": "eigenpact.algorithms.consensus.localpower",
     "faps": "eigenpact.algorithms.consensus.faps",
+    "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
+    "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
+    "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
+    "Graph: further components (projection consensus)": "eigenpact.algorithms.graph.deflation",
+    "Graph: features (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.features",
+    "Graph: tracking (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.tracking",
+    "Graph: averages by gossip": "eigenpact.algorithms.graph.gossip",
+    "Graph: baselines": "eigenpact.algorithms.graph.baselines",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -37,6 +45,8 @@ REMARKS = {
     '`keep_centre` with `center="site"`.\n',
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
+    "Graph: projection consensus": '"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
+    "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
 }
 
