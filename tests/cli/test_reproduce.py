@@ -14,7 +14,8 @@ from eigenpact.errors import FileError
 from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size
 
-NAMES = [f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)]
+KERNEL = [f"kernel-fig{i}" for i in (3, 4, 5)]
+NAMES = [*(f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)), *KERNEL]
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def quick(monkeypatch):
     return asked
 
 
-def test_all_of_the_faps_paper_can_be_asked_for():
+def test_all_of_the_papers_can_be_asked_for():
     assert sorted(REPRODUCTIONS) == sorted(NAMES)
 
 

@@ -70,7 +70,7 @@ def test_the_papers_numbers():
     for entry in told.values():
         assert entry["where"].startswith("Section ")
     for name in REPRODUCTIONS:
-        assert name.removeprefix("faps-") in told
+        assert not name.startswith("faps-") or name.removeprefix("faps-") in told
 
 
 # -- how it is measured -----------------------------------------------------------------------------

@@ -88,22 +88,18 @@ class KernelModel:
 
     def cosines(self, other: KernelModel) -> Array:
         """Cosines (k x l) between this model's directions and those of one whose rows include all nodes' (the central one)."""
-        products = self.alpha.T @ other.centred(self.rows) @ other.alpha
-        squares = np.sum(self.alpha * (self._about(other) @ self.alpha), axis=0)
+        K, across = self.kernel(self.rows, self.rows), other.kernel(self.rows, other.rows)
+        if other.square:
+            about = across.mean(axis=1)
+            K = K - about - about[:, None] + other.square
+            across = across - about[:, None] - other.means + other.square
+        products = self.alpha.T @ (across @ other.alpha)
+        squares = np.sum(self.alpha * (K @ self.alpha), axis=0)
         for c in range(1, self.alpha.shape[1]):
             for b in range(min(c, len(self.shares))):
                 squares[c] -= self.shares[b] * float(self.shadow[:, b] @ self.alpha[:, c]) ** 2
         cosines: Array = products / np.sqrt(np.maximum(squares, np.finfo(float).tiny))[:, None]
         return cosines
-
-    def _about(self, other: KernelModel) -> Array:
-        """Kernel of this model's rows (n x n), centred at the other's mean."""
-        K = self.kernel(self.rows, self.rows)
-        if other.square == 0:
-            return K
-        about = other.kernel(self.rows, other.rows).mean(axis=1)
-        centred: Array = K - about - about[:, None] + other.square
-        return centred
 
 
 def central_model(kernel: Kernel, X: Array, k: int, center: bool) -> KernelModel:
