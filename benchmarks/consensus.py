@@ -37,6 +37,8 @@ def rows(size: str) -> Iterator[Row]:
     yield pytest_row("FAPS theory: Prop. 19, Theorem 8, (13), (14), (25)", "hold", FAPS_TESTS, "-k", theory)
     yield pytest_row("Prop. 2's formula, from one site's messages", "exact once they span", "tests/privacy/test_recovery.py")
     yield pytest_row("FAPS cost at a site", "4 passes, 2 n_features p kept", FAPS_TESTS, "-k", "pass_more or kept_state_is")
+    if size == "small":
+        return  # the rest is part of make test
     yield pytest_row("shared checks, wire tables", "pass", CHECKS, "-k", "faps or localpower")
     engines = ("tests/engines/test_conformance.py", "tests/engines/test_mpi.py", "tests/engines/test_dask.py")
     yield pytest_row(

@@ -38,7 +38,8 @@ ROUND_BAR = 150.0
 """Milliseconds a round may cost beyond arithmetic."""
 
 ENGINE, FAULTS, HOW_TO = "tests/engines/test_nvflare.py", "tests/engines/test_nvflare_faults.py", "docs/how-to/federate.md"
-REFUSED = "hostile or features or bad_messages or wrong_certificate or another_federation"
+HOSTILE = "tests/engines/test_nvflare_hostile.py"
+REFUSED = "test_nvflare_hostile or hostile or features or bad_messages or too_much or wrong_certificate or another_federation"
 TESTED = [
     ("conformance class, 3 sites, mutual TLS", "same bits as in-process, identical ledger rows", (ENGINE, "-k", "conformance")),
     ("kill -9 a site's daemon and job; SIGSTOP a site", "exact for the rest; one timeout only", (FAULTS, "-k", "mid_run")),
@@ -46,7 +47,7 @@ TESTED = [
     (
         "foreign, expired, wrong features, oversized, malformed, unlisted",
         "refused by name, in both logs",
-        (ENGINE, "-k", REFUSED),
+        (ENGINE, HOSTILE, "-k", REFUSED),
     ),
 ]
 

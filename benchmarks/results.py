@@ -9,15 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, foundation, graph
+from benchmarks import consensus, engines, federation, foundation, graph, personalized, robust, statistical
 from benchmarks.table import print_rows
 
 FAMILIES = {
     "foundation": foundation.rows,
     "engines": engines.rows,
     "consensus": consensus.rows,
+    "statistical": statistical.rows,
     "federation": federation.rows,
     "graph": graph.rows,
+    "personalized": personalized.rows,
+    "robust": robust.rows,
 }
 
 

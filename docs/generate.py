@@ -29,6 +29,19 @@ PARTS = {
     "subspace": "eigenpact.algorithms.consensus.subspace",
     "localpower": "eigenpact.algorithms.consensus.localpower",
     "faps": "eigenpact.algorithms.consensus.faps",
+    "one-shot": "eigenpact.algorithms.statistical.one_shot",
+    "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.statistical.expansion",
+    "Preconditioner of davidson and shift-invert": "eigenpact.algorithms.statistical.preconditioner",
+    "hot-potato": "eigenpact.algorithms.statistical.hot_potato",
+    "Set-up and end of every solver of personalized PCA": "eigenpact.algorithms.personalized.parts",
+    "Merged start of personalized PCA": "eigenpact.algorithms.personalized.start",
+    "varpro": "eigenpact.algorithms.personalized.varpro",
+    "perpca": "eigenpact.algorithms.personalized.perpca",
+    "individual, pooled and distpca": "eigenpact.algorithms.personalized.baselines",
+    "Set-up of RobustPCA": "eigenpact.algorithms.robust.agreement",
+    "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
+    "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
+    "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
     "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
     "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
     "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
@@ -45,9 +58,18 @@ REMARKS = {
     '`keep_centre` with `center="site"`.\n',
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
     "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
+    "Set-up and end of every solver of personalized PCA": "`local_share` runs unless `misalignment=False`; `settle` only if the "
+    "last step tried was refused, or with rows held out.\n",
+    "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
+    "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
+    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; `turn_scores` once with "
+    '`rank="upper"`.\n',
     "Graph: projection consensus": '"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
     "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
+    "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
+    "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",
+    "hot-potato": "Passed from site to site; then `scatter_action`, as above, unless `confirm=False`.\n",
 }
 
 

@@ -77,6 +77,17 @@ def test_leading_eigenpairs(kind: str, side: int, n: int, d: int, monkeypatch: p
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("far", [0.0, 1e7])
+def test_products_of_rows_and_some_rows(kind: str, far: float) -> None:
+    """Y Y^T near and far from the origin, and a choice of rows by number."""
+    X, mean, scale = problem(9, 30)
+    rows = Rows(KINDS[kind](X + far), mean + far, scale)
+    Y = (X + far - (mean + far)) / scale
+    np.testing.assert_allclose(rows.row_products(), Y @ Y.T, atol=1e-5 if far else 1e-10)
+    np.testing.assert_allclose(rows.some(np.array([7, 2])).row_squares(), (Y[[7, 2]] ** 2).sum(axis=1), rtol=1e-5)
+
+
 def test_no_more_eigenpairs_than_rows() -> None:
     """A site with two rows has two directions, padded with nothing."""
     X, _, _ = problem(2, 9)

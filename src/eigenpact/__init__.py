@@ -9,19 +9,24 @@ from .algorithms.consensus.localpower import LocalPower
 from .algorithms.consensus.subspace import Subspace
 from .algorithms.graph.features import Landmarks, RandomFeatures, Tracking
 from .algorithms.graph.projection_consensus import ProjectionConsensus
+from .algorithms.personalized.perpca import PerPCA
+from .algorithms.personalized.varpro import VarPro
+from .algorithms.robust.dcf import DCF
+from .algorithms.robust.shrinking import Shrinking
 from .algorithms.statistical.davidson import Davidson
 from .algorithms.statistical.hot_potato import HotPotato
 from .algorithms.statistical.lanczos import Lanczos
 from .algorithms.statistical.one_shot import OneShot
 from .algorithms.statistical.power import Power
 from .algorithms.statistical.shift_invert import ShiftInvert
-from .errors import EigenpactError, NotConvergedWarning
-from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA
+from .errors import EigenpactError, NotConvergedWarning, NotIdentifiableWarning
+from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
 from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DCF",
     "FAPS",
     "Auto",
     "Davidson",
@@ -36,13 +41,19 @@ __all__ = [
     "Landmarks",
     "LocalPower",
     "NotConvergedWarning",
+    "NotIdentifiableWarning",
     "OneShot",
+    "PerPCA",
+    "PersonalizedPCA",
     "Power",
     "ProjectionConsensus",
     "RandomFeatures",
+    "RobustPCA",
     "ShiftInvert",
+    "Shrinking",
     "Subspace",
     "Tracking",
+    "VarPro",
     "datasets",
     "engines",
     "load_model",

@@ -1,6 +1,8 @@
 """Data to try eigenpact on: synthetic problems, real sets, and ways to split one table into sites.
 
 - ``spectral_problem(n_features, n_rows, ...)``: sites with a known spectrum, the FAPS paper's matrices.
+- ``personalized_problem(n_sites, n_features, n_global, n_local, ...)``: sites with known shared and own directions.
+- ``corrupted_problem(n_features, n_rows, rank, share, ...)``: low-rank rows with sparse gross errors, the robust PCA paper's.
 - ``load(name)``, or ``digits()``, ``mnist()``, ...: a ``Dataset`` with X (n_rows x n_features), y and natural groups.
 - ``partition``: ``by_label``, ``by_group``, ``random``, ``unequal`` and ``dirichlet`` turn one X into named sites.
 
@@ -14,6 +16,7 @@
 from __future__ import annotations
 
 from .data import partition
+from .data.corrupted import corrupted_problem
 from .data.loaders import (
     NAMES,
     Dataset,
@@ -33,13 +36,15 @@ from .data.loaders import (
     video_bmc,
     video_escalator,
 )
-from .data.synthetic import spectral_problem
+from .data.synthetic import PersonalizedProblem, personalized_problem, spectral_problem
 
 __all__ = [
     "NAMES",
     "Dataset",
+    "PersonalizedProblem",
     "beijing_air",
     "cifar10",
+    "corrupted_problem",
     "debates",
     "digits",
     "fashion_mnist",
@@ -52,6 +57,7 @@ __all__ = [
     "mnist_test",
     "partition",
     "pbmc68k",
+    "personalized_problem",
     "spectral_problem",
     "video_bmc",
     "video_escalator",

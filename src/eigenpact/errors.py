@@ -72,3 +72,7 @@ class ProgramError(EigenpactError, RuntimeError):
 
 class NotConvergedWarning(UserWarning):
     """The solver stopped before reaching ``tol``; ``stop_reason_`` says why and what to do."""
+
+
+class NotIdentifiableWarning(UserWarning):
+    """Global and local components cannot be told apart: all sites' local components have a direction in common."""

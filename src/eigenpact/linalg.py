@@ -26,6 +26,18 @@ def orthonormalize(A: Array) -> Array:
     return np.ascontiguousarray(scipy.linalg.qr(A, mode="economic", check_finite=False)[0])
 
 
+def polar_factor(A: Array) -> Array:
+    """The orthonormal matrix (d x k) nearest to A (d x k): U V^T of its singular value decomposition.
+
+    >>> polar_factor(np.array([[3.0, 0.0], [0.0, 0.5], [0.0, 0.0]]))
+    array([[1., 0.],
+           [0., 1.],
+           [0., 0.]])
+    """
+    U, _, Vt = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+    return np.ascontiguousarray(U @ Vt)
+
+
 def new_directions(A: Array, Q: Array, floor: float) -> Array:
     """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
 

@@ -13,6 +13,7 @@ import array_api_compat
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import NDArray
 
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
@@ -124,6 +125,31 @@ class Rows:
             for first, block in zip(range(0, self.n, self._step()), self._blocks(), strict=True)
         )
 
+    def row_products(self) -> Array:
+        """The inner products of the rows, Y Y^T (n x n)."""
+        if not self.sparse:
+            xp, blocks = _namespace(self.X), list(self._blocks())
+            Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
+            return _to_numpy(Y @ Y.T)
+        if self._far_from_origin():
+            dense: Array = np.concatenate(list(self._dense_blocks()))
+            return dense @ dense.T
+        X = self.X.astype(np.float64)
+        X = X if self.scale is None else X.multiply(1 / self.scale).tocsr()
+        K: Array = (X @ X.T).toarray()
+        if self.mean is not None:
+            centre = self.mean if self.scale is None else self.mean / self.scale
+            shift = X @ centre
+            K += centre @ centre - shift[:, None] - shift
+        return K
+
+    def some(self, index: NDArray[np.int64]) -> Rows:
+        """Some of the rows, by their numbers."""
+        if self.sparse or isinstance(self.X, np.ndarray):
+            return Rows(self.X[index], self.mean, self.scale)
+        there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
+        return Rows(_namespace(self.X).take(self.X, there, axis=0), self.mean, self.scale)
+
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
         k = min(k, self.n, self.d)
@@ -139,14 +165,7 @@ class Rows:
 
     def _top_of_few_rows(self, k: int) -> tuple[Array, Array]:
         if self.sparse:
-            X = self.X.astype(np.float64)
-            X = X if self.scale is None else X.multiply(1 / self.scale).tocsr()
-            K: Array = (X @ X.T).toarray()
-            if self.mean is not None:
-                centre = self.mean if self.scale is None else self.mean / self.scale
-                shift = X @ centre
-                K += centre @ centre - shift[:, None] - shift
-            values, left = top_eigenpairs(K, k)
+            values, left = top_eigenpairs(self.row_products(), k)
             V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
             return np.maximum(values, 0.0), V
         Y = np.concatenate([_to_numpy(block) for block in self._blocks()])

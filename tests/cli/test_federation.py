@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,19 @@ import pytest
 from typer.testing import CliRunner
 
 import eigenpact as ep
+from eigenpact.algorithms import start
+from eigenpact.algorithms.consensus import krylov
 from eigenpact.cli import app, coordinator, site
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.engines.flare_kits import Kit
 from eigenpact.errors import PolicyError
 from eigenpact.estimators.model_files import save_model
 from eigenpact.estimators.plans import functions_of, plan_of
+from eigenpact.runtime import Gate, Plan, SiteLedger
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
+
+from tests.engines.federation import reissue
 
 from eigenpact.engines.flare_site import SITE_VARIABLE, SiteFacts
 
@@ -63,19 +69,33 @@ def test_kits_are_made(kits: Path) -> None:
     kit = Kit.read(kits / "north", "site")
     assert (kit.party, kit.federation.features[0], kit.federation.port) == ("north", "age", 8102)
     policy = read_policy(kits / "north" / "policy.toml")
-    assert set(functions_of("auto")) <= set(policy.functions)
+    assert set(functions_of("auto", ["sum", "local"])) <= set(policy.functions)
     assert not policy.allow_gather
 
 
 def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
-    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random")):
+    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random"), ep.Shrinking(), ep.DCF()):
         plan = plan_of(solver, 300, 2)
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")
     for solver in (ep.Krylov(start="one-shot"), ep.FAPS()):
         assert "gather" in plan_of(solver, 300, 2).kinds
     assert set(plan_of(ep.Subspace(), 300, 2).functions) <= set(plan_of(ep.LocalPower(), 300, 2).functions)  # which ends as it
+
+
+@pytest.mark.parametrize(
+    ("rule", "function"), [("allow_gather", start.leading_directions), ("allow_at", krylov.model_directions)]
+)
+def test_what_may_not_be_gathered_may_not_be_summed(kits: Path, tmp_path: Path, rule: str, function: Any) -> None:
+    """The coordinator sees every reply of a sum: asking in that way must not get around the rule."""
+    hostile = Plan("krylov", (function.name,), ("sum",), 10)
+    path = kits / "north" / "policy.toml"
+    facts: dict[str, Any] = {"n_rows": 100, "features": 5}
+    with pytest.raises(PolicyError, match=f"rule functions: .*{function.short_name}"):
+        Gate("north", read_policy(path), SiteLedger(tmp_path / "ledger"), **facts).admit("r1", hostile.to_dict())
+    path.write_text(path.read_text().replace(f"{rule} = false", f"{rule} = true"))
+    Gate("north", read_policy(path), SiteLedger(tmp_path / "ledger"), **facts).admit("r1", hostile.to_dict())
 
 
 def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001
@@ -157,6 +177,15 @@ def test_site_start_refuses(kits: Path, run: Callable[..., Any], taken_over: lis
     assert taken_over == []
 
 
+def test_site_start_refuses_an_expired_certificate(kits: Path, run: Callable[..., Any], taken_over: list[Any]) -> None:
+    now = datetime.now(UTC)
+    reissue(kits / "north", kits / "authority", now - timedelta(days=3), now - timedelta(days=1))
+    result = run("site", "start", kits / "north", "--data", "north.csv")
+    assert result.exit_code == 2
+    assert f"the certificate of 'north' expired on {now - timedelta(days=1):%Y-%m-%d}" in " ".join(result.stdout.split())
+    assert taken_over == []
+
+
 def test_coordinator_start(kits: Path, run: Callable[..., Any], taken_over: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "_check_port", lambda _host, _port: None)
     result = run("coordinator", "start", kits / "coordinator")
@@ -214,6 +243,60 @@ def test_an_example_without_data_is_generated(run: Callable[..., Any], tmp_path:
     assert "generated rows" in result.stdout
     assert run("federation", "init", "hospitals/consortium.toml").exit_code == 0
     assert run("check", "hospitals/va.toml").exit_code == 0
+
+
+def test_the_page_shows_the_example_as_it_is_written(run: Callable[..., Any], tmp_path: Path) -> None:
+    """On any port that is asked for; the page has the usual one."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "federate.md").read_text()
+    for folder, options in (("one", ("--port", "8102")), ("two", ("--port", "65001"))):
+        assert run("federation", "example", folder, *options).exit_code == 0
+    written = (tmp_path / "one" / "consortium.toml").read_text()
+    assert f"```toml\n{written}```" in page
+    assert (tmp_path / "two" / "consortium.toml").read_text() == written.replace("8102", "65001")
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ('modules = ["no_such_module"]', "rule modules: 'no_such_module' cannot be imported here"),
+        (
+            'functions = ["eigenpact.algorithms.start:leading"]',
+            "rule functions: 'eigenpact.algorithms.start:leading' is not known here",
+        ),
+    ],
+)
+def test_a_slip_in_a_policy_is_named(kits: Path, run: Callable[..., Any], tmp_path: Path, rules: str, message: str) -> None:
+    """Before the site is started, not when the first run comes."""
+    (kits / "north" / "policy.toml").write_text(rules + "\n")
+    (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
+    result = run("check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    assert message in " ".join(result.stdout.split())
+
+
+def test_a_private_key_must_fit_and_be_its_owners_alone(kits: Path, run: Callable[..., Any]) -> None:
+    """FLARE would wait for ever without a word where the key is missing or another's."""
+    key, other = (kits / name / "startup" / "client.key" for name in ("north", "south"))
+    own = key.read_bytes()
+    key.chmod(0o640)
+    assert "client.key of" in refusal(run, kits, "may be read by others; make it yours alone: chmod 600")
+    key.chmod(0o600)
+    key.write_bytes(other.read_bytes())
+    refusal(run, kits, "client.key of", "does not belong to client.crt")
+    key.unlink()
+    refusal(run, kits, "client.key of", "cannot be read")
+    key.write_bytes(own)
+    key.chmod(0o600)
+    assert (
+        f"valid until {Kit.read(kits / 'north', 'site').expires():%Y-%m-%d}" in run("check", kits / "north" / "site.toml").stdout
+    )
+
+
+def refusal(run: Callable[..., Any], kits: Path, *texts: str) -> str:
+    """What ``check`` says of a kit's certificate."""
+    told = " ".join(run("check", kits / "north" / "site.toml").stdout.split())
+    assert all(text in told for text in texts), told
+    return told
 
 
 def test_a_policy_with_own_modules(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size
 
 KERNEL = [f"kernel-fig{i}" for i in (3, 4, 5)]
-NAMES = [*(f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)), *KERNEL]
+FAPS = [f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)]
+PERSONALIZED = [f"personalized-table{i}" for i in range(2, 8)] + [f"personalized-fig{i}" for i in (1, *range(3, 12))]
+ROBUST = ["robust-table1", *(f"robust-fig{i}" for i in (1, 2, 3, 4))]
+NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED, *ROBUST, *KERNEL]
 
 
 @pytest.fixture
@@ -23,14 +26,15 @@ def quick(monkeypatch):
     """A reproduction that takes no time; the list gets what it was asked for."""
     asked = []
 
-    def make(size, seed, watch):
-        asked.append((size, seed))
+    def make(size, seed, watch, **options):
+        asked.append((size, seed, *options.values()))
         watch.on_round("SSI: round 1")
         watch.on_run("SSI: done")
         grid = Grid("Table 0", ["solver", "rounds", "paper's\nrounds", "KKT"], [["SSI", 12, None, 1.5e-6]])
         return Reproduced("Table 0", [grid], ["A remark [with brackets]."], Figure(), {"runs": [{"name": "SSI", "rounds": 12}]})
 
-    monkeypatch.setitem(papers.REPRODUCTIONS, "quick", Reproduction("quick", "for tests", make))
+    options = {"distribution": ("normal", "uniform")}
+    monkeypatch.setitem(papers.REPRODUCTIONS, "quick", Reproduction("quick", "for tests", make, options))
     return asked
 
 
@@ -70,6 +74,22 @@ def test_table_figure_and_numbers(run, quick):
     assert (told["name"], told["size"], told["seed"]) == ("quick", "paper", 7)
     assert told["tables"][0]["rows"] == [["SSI", 12, None, 1.5e-6]]
     assert told["runs"] == [{"name": "SSI", "rounds": 12}]
+
+
+def test_an_option_that_some_have(run, refused, quick):
+    result = run("reproduce", "quick", "--distribution", "uniform", "--json", "numbers.json")
+    assert result.exit_code == 0, result.output
+    assert quick == [(Size.small, 0, "uniform")]
+    assert "The figure is in eigenpact-reproduce/quick-uniform-small.png" in result.stdout
+    assert json.loads(Path("numbers.json").read_text())["distribution"] == "uniform"
+    told = refused("reproduce", "quick", "--distribution", "cauchy")
+    assert "--distribution 'cauchy' is not known to quick; choose one of normal, uniform" in told
+    assert len(quick) == 1
+
+
+def test_an_option_that_others_have(refused):
+    told = refused("reproduce", "faps-table4", "--distribution", "normal")
+    assert "faps-table4 has no --distribution; leave it out, or choose oneshot-fig1, which has one" in told
 
 
 def test_quiet(run, quick):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from eigenpact.data.synthetic import site_names, spectral_problem
+from eigenpact.data.synthetic import personalized_problem, site_names, spectral_problem
 from eigenpact.errors import InputError, InputTypeError
 
 
@@ -92,3 +92,28 @@ def test_ten_sites_need_no_padding_eleven_do():
 def test_bad_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         spectral_problem(**({"n_features": 3, "n_rows": 10} | arguments))
+
+
+def test_shared_and_own_directions():
+    problem = personalized_problem(
+        4, 10, 2, 3, variances=(9.0, 4.0, 0.01), rows=[20000, 500, 3, 0], test_rows=7, n_groups=2, seed=1
+    )
+    assert [len(X) for X in problem.sites.values()] == [20000, 500, 3, 0]
+    assert {len(X) for X in problem.test.values()} == {7}
+    assert problem.groups == {"site0": 0, "site1": 1, "site2": 0, "site3": 1}
+    assert_array_equal(problem.V["site0"], problem.V["site2"])
+    for V in problem.V.values():
+        W = np.concatenate([problem.U, V], axis=1)
+        assert_allclose(W.T @ W, np.eye(5), atol=1e-12)
+    X = problem.sites["site0"]
+    S = X.T @ X / len(X)
+    assert_allclose(problem.U.T @ S @ problem.U, 4.01 * np.eye(2), atol=0.2)
+    assert_allclose(problem.V["site0"].T @ S @ problem.V["site0"], 9.01 * np.eye(3), atol=0.4)
+    assert_allclose(np.trace(S), 8 + 27 + 0.1, atol=0.6)
+
+
+def test_refused_personalized_problems():
+    with pytest.raises(InputError, match="n_global \\+ n_local = 11 must be at most n_features=10"):
+        personalized_problem(2, 10, 5, 6)
+    with pytest.raises(InputError, match="rows has 3 entries for 2 sites"):
+        personalized_problem(2, 10, 1, 1, rows=[1, 2, 3])

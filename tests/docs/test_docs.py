@@ -8,6 +8,8 @@ Blocks of a page run in order, in one namespace and one empty folder, with warni
   printed what stands below it before the next command runs.
 - "needs-data" after the language skips a block without EIGENPACT_DATA, "needs-mpi" without mpi4py, "needs-nvflare" without NVIDIA
   FLARE, "not-run" always.
+
+Federations listen on a free port, so that several test runs may share a machine.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import io
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -123,7 +126,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look themselves up
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "EIGENPACT_DEBUG"}}
-    made = Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1"})
+    made = Page(tmp_path, module, kept | {"PATH": path, "OMP_NUM_THREADS": "1", "EIGENPACT_EXAMPLE_PORT": _free_port()})
     try:
         yield made
     finally:
@@ -195,6 +198,12 @@ def test_reference_names_everything_public() -> None:
     for name, value in vars(errors).items():
         if isinstance(value, type) and value.__module__ == errors.__name__:
             assert f"`{name}`" in listed, f"errors.md does not mention {name}"
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return str(probe.getsockname()[1])
 
 
 def _anchors(file: Path) -> set[str]:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import eigenpact as ep
+from eigenpact.algorithms import setup
+from eigenpact.algorithms.personalized import parts, perpca, start, varpro
+from eigenpact.algorithms.personalized.parts import agree_on_parts
+from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.runtime import (
     At,
     Chain,
@@ -33,27 +38,32 @@ from eigenpact.runtime import (
     Sum,
     local,
 )
-from tests.engines.problems import OWN, SOLVERS, directed_ring, ring
+from tests.engines.problems import OWN, PERSONALIZED, ROBUST, SOLVERS, directed_ring, ring
 
 Answer = dict[str, Any]
 
 KINDS = ("at", "chain", "gather", "local", "max", "sum")
 """Collectives with a coordinator."""
 
+JOINT = partial(ep.FederatedPCA, 3)
+PERSONAL = partial(ep.PersonalizedPCA, n_global=2, n_local=2)
+ROBUST_MODEL = partial(ep.RobustPCA, 3)
+
 
 @dataclass(frozen=True)
 class Case:
-    """A solver with its options, or a program (of no arguments) with perhaps a graph.
+    """An estimator with its options, or a program (of no arguments) with perhaps a graph.
 
-    ``own`` is the coordinator's own site, which must be in the coordinator's process.
+    ``own`` is the coordinator's own site, which must be in the coordinator's process; ``estimator`` is given with its parameters
+    that have no default.
     """
 
     label: str
-    solver: Any = None
     options: Mapping[str, Any] = field(default_factory=dict)
     program: Callable[[], Any] | None = None
     graph: Mapping[str, tuple[str, ...]] | None = None
     own: str | None = None
+    estimator: Callable[..., Any] = JOINT
 
 
 # -- a program for each collective ------------------------------------------------------------------------------------------
@@ -150,6 +160,13 @@ def seen(site: Site) -> Any:
     return total
 
 
+@local(takes={"U": "d k"}, sends={"worst": ""})
+def orthogonality(site: Site, U: Any) -> Any:
+    """How far [U, V_i] is from orthonormal, V_i what the site keeps as its local part."""
+    W = np.concatenate([U, site.kept["V"]], axis=1)
+    return np.abs(W.T @ W - np.eye(W.shape[1])).max()
+
+
 @local(sends={})
 def knock(_site: Site) -> Any:
     """A message without arrays."""
@@ -203,6 +220,23 @@ async def kept() -> Any:
     return tuple(array for name in sorted(replies) for array in replies[name])
 
 
+async def orthogonal() -> Any:
+    """Personalized PCA, watched from the sites: how far global and local parts are from orthonormal after every round."""
+    worst = []
+    for solver in (ep.VarPro(), ep.PerPCA(), ep.PerPCA(choice=2, retraction="qr", start="random")):
+        agreed = await agree_on_parts(await agree(Problem(2, max_rounds=6, tol=0.0, seed=5)), 2, 0.0)
+        body, value = solver.fit(agreed), None
+        while True:
+            try:
+                collective = body.send(value)
+            except StopIteration:
+                break
+            value = await collective
+            if isinstance(collective, Sum):
+                worst.append(await Max(orthogonality, collective.args[0]))
+    return (np.array(worst),)
+
+
 async def consensus() -> Any:
     """Exchange: averages with the neighbours; then the largest and the least by Max."""
     await Local(begin_average)
@@ -227,9 +261,12 @@ async def addresses() -> Any:
 
 CASES: tuple[Case, ...] = (
     *(
-        Case(label, solver=solver, options=options, own=OWN if label.endswith("-proxy") else None)
+        Case(label, options={"solver": solver, **options}, own=OWN if label.endswith("-proxy") else None)
         for label, (solver, options) in SOLVERS.items()
     ),
+    *(Case(label, options={"solver": s, **o}, estimator=PERSONAL) for label, (s, o) in PERSONALIZED.items()),
+    Case("Personalized, every round", program=orthogonal),
+    *(Case(label, options=options, estimator=ROBUST_MODEL) for label, options in ROBUST.items()),
     Case("Sum", program=sums),
     Case("Gather", program=gathers),
     Case("Max", program=maxima),
@@ -244,7 +281,8 @@ CASES: tuple[Case, ...] = (
 )
 
 
-PLAN = Plan("programs", tuple(f.name for f in list(globals().values()) if isinstance(f, LocalFunction)), KINDS, max_rounds=100)
+USED = [*globals().values(), *(f for module in (setup, parts, start, varpro, perpca) for f in vars(module).values())]
+PLAN = Plan("programs", tuple(sorted({f.name for f in USED if isinstance(f, LocalFunction)})), KINDS, max_rounds=100)
 """What the programs tell sites that have a policy."""
 
 
@@ -263,10 +301,14 @@ def on(engine: Any, sites: Mapping[str, Any]) -> Callable[[Case], Answer]:
     def run(case: Case) -> Answer:
         if case.program is not None:
             return execute(case, engine, sites)
-        pca = ep.FederatedPCA(3, solver=case.solver, random_state=0, engine=engine, **case.options).fit(sites or None)
-        return of_model(pca)
+        return of_model(model(case, engine).fit(sites or None))
 
     return run
+
+
+def model(case: Case, engine: Any) -> Any:
+    """The estimator of a case that has no program."""
+    return case.estimator(**{"random_state": 0, "engine": engine, **case.options})
 
 
 def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
@@ -285,11 +327,12 @@ def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
     return {"bits": {name: bits(a) for name, a in outcome.arrays.items()}, "ledger": rows(outcome.ledger)} | outcome.facts
 
 
-def of_model(pca: ep.FederatedPCA) -> Answer:
-    """What a fit ended with."""
-    names = ("components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_")
+def of_model(pca: Any) -> Answer:
+    """What a fit ended with, as every process knows it."""
+    names = ["components_", "explained_variance_", "mean_", "scale_", "singular_values_", "noise_variance_"]
+    names += ["misalignment_", "threshold_"]
     return {
-        "bits": {name: bits(getattr(pca, name)) for name in names},
+        "bits": {name: bits(getattr(pca, name)) for name in names if getattr(pca, name, None) is not None},
         "ledger": rows(pca.ledger_),
         "rounds": pca.n_rounds_,
         "setup_rounds": pca.n_setup_rounds_,

@@ -11,6 +11,9 @@ import eigenpact as ep
 OWN = "oslo"
 """The coordinator's own site, where a case needs one."""
 
+RANKS = {"oslo": 3, "bergen": 2, "lima": 0, "accra": 1, "quito": 2}
+"""Numbers of local components, by site."""
+
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {  # those with "-proxy" need the coordinator's own site
     "gram": ("gram", {}),
     "krylov": ("krylov", {}),
@@ -32,6 +35,22 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {  # those with "-proxy" need t
     "one-shot": (ep.OneShot(merge="sign"), {}),
     "auto": ("auto", {}),
 }
+
+PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "personalized": ("varpro", {"tol": 1e-3}),
+    "personalized, ranks by site": ("varpro", {"tol": 1e-3, "n_local": RANKS, "validation_fraction": 0.2, "center": "site"}),
+    "personalized, perpca": (ep.PerPCA(), {"tol": 3e-2}),
+    "personalized, perpca 2": (ep.PerPCA(choice=2, retraction="qr", start="random"), {"tol": 3e-2, "misalignment": False}),
+    "personalized, pooled": ("pooled", {}),
+}
+"""Cases of PersonalizedPCA with two global and (at most) two local components."""
+
+ROBUST: dict[str, dict[str, Any]] = {
+    "robust": {"tol": 0.05, "tell_shares": True},
+    "robust-scaled": {"rank": "upper", "scale": "robust", "tol": 0.1},
+    "robust-dcf": {"solver": ep.DCF(K=2), "center": False, "tol": 0.05},
+}
+"""Options of RobustPCA."""
 
 
 def problem_sites() -> dict[str, np.ndarray[Any, Any]]:

@@ -26,7 +26,8 @@ from eigenpact.engines import dask as dask_engine
 from eigenpact.errors import InputError, InputTypeError, MissingExtraError, ProgramError, SiteFailure, TooFewSites
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import At, Chain, Connection, Driver, Gather, Local, Max, Outcome, Reply, Sum, local
-from tests.engines.problems import SOLVERS, problem_sites
+from tests.engines import conformance
+from tests.engines.problems import PERSONALIZED, SOLVERS, problem_sites
 
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -108,6 +109,24 @@ def test_same_bits_and_ledger(label: str, client: Any) -> None:
     assert list(pca.ledger_) == list(expected.ledger_)
     assert pca.n_rounds_ == expected.n_rounds_
     assert pca.sites_ == expected.sites_
+
+
+@pytest.mark.parametrize("label", PERSONALIZED)
+def test_personalized_same_bits_and_ledger(label: str, client: Any) -> None:
+    """Global components as in one process; local ones are with the workers, and the error says how to get at them."""
+    (case,) = (case for case in conformance.CASES if case.label == label)
+    expected = conformance.model(case, "inprocess").fit(problem_sites())
+    pca = conformance.model(case, ep.engines.Dask(client)).fit(problem_sites())
+    assert conformance.of_model(pca) == conformance.of_model(expected)
+    with pytest.raises(ep.EigenpactError, match=r"site 'oslo' is at that site.*local_part"):
+        pca.local_components_["oslo"]
+
+
+def test_personalized_is_orthonormal_after_every_round(client: Any) -> None:
+    found = run_on(ep.engines.Dask(client), problem_sites(), conformance.orthogonal)
+    expected = run_on(ep.engines.InProcess(), problem_sites(), conformance.orthogonal)
+    assert 0 < found[0][0].max() <= 1e-12
+    assert np.array_equal(found[0][0], expected[0][0])
 
 
 def test_a_proxy_is_refused(client: Any) -> None:

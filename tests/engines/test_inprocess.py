@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ import eigenpact as ep
 from eigenpact.engines import InProcess, inprocess
 from eigenpact.engines.inprocess import InProcessConnection
 from eigenpact.errors import InputError, SiteFailure, TooFewSites
-from eigenpact.runtime import Connection, Driver, Gather, Outcome, Request, Site, SiteServer, Sum, local
+from eigenpact.runtime import Connection, Driver, Gather, Local, Outcome, Request, Site, SiteServer, Sum, local
+from tests.engines import conformance
+from tests.engines.problems import problem_sites
 
 ANSWER = ("components_", "explained_variance_", "mean_", "singular_values_", "noise_variance_")
 
@@ -216,3 +219,25 @@ def test_engines_are_values_that_can_be_compared_and_cloned():
 def test_numbers_below_one_are_refused(name):
     with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
         InProcess(**{name: 0})
+
+
+@pytest.mark.parametrize("engine", [InProcess(), InProcess(round_timeout=30)])
+def test_what_sites_keep_of_an_answer_stays_in_their_process(engine: InProcess) -> None:
+    """The outcome names it and holds it for the sites here; packed for others it only names it."""
+
+    async def remembers(start: Any, state: Any) -> None:  # noqa: ARG001
+        await Local(conformance.keep_scores, np.ones(20))
+
+    def job(connection: Any) -> Outcome:
+        Driver(connection).run(remembers)
+        return Outcome({}, {}, results=("scores",))
+
+    sites = problem_sites()
+    outcome = engine.execute(sites, job)
+    assert set(outcome.kept) == set(sites)
+    for name, X in sites.items():
+        assert list(outcome.kept[name]) == ["scores"]
+        np.testing.assert_array_equal(outcome.kept[name]["scores"], X @ np.ones(20))
+    elsewhere = Outcome.unpack(outcome.pack())
+    assert elsewhere.results == ("scores",)
+    assert elsewhere.kept == {}

@@ -78,6 +78,30 @@ def test_same_bits_and_ledger_on_ranks(ranks: int, placements: list[str], in_pro
         assert set(in_process) - set(found) == (needing_own if placement == "last" else set())
 
 
+def test_local_parts_are_on_the_rank_of_their_site(job) -> None:
+    """Every rank has the local components of its own sites, with the bits of one process, and an error for the others."""
+    done = job(
+        2,
+        """
+        from eigenpact.errors import SiteElsewhereError
+        from tests.engines.problems import problem_sites
+        mine = {name: X for i, (name, X) in enumerate(problem_sites().items()) if i % 2 == rank}
+        options = {"n_global": 2, "n_local": 2, "random_state": 0}
+        pca = ep.PersonalizedPCA(engine="mpi", **options).fit(mine)
+        alone = ep.PersonalizedPCA(**options).fit(problem_sites())
+        assert set(pca.local_components_) == set(mine)
+        for name in problem_sites():
+            try:
+                assert pca.local_components_[name].tobytes() == alone.local_components_[name].tobytes()
+                assert name in mine
+            except SiteElsewhereError:
+                assert name not in mine
+        assert pca.transform(mine[next(iter(mine))], site=next(iter(mine))).shape[1] == 4
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 REFUSALS_JOB = """
     import json
     from eigenpact.engines import MPI as Engine, mpi

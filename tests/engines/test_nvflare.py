@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+import queue
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from tests.engines.problems import SOLVERS, problem_sites
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
+from eigenpact.engines import flare_site
 from eigenpact.engines.flare_guard import check_app
 from tests.engines.federation import Parties, knock, reissue
 
@@ -36,9 +40,11 @@ pytestmark = pytest.mark.xdist_group("nvflare")
 NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
+ALL_SOLVERS = (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, *choices.ROBUST_SOLVERS)
+
 OPEN_POLICY = {
-    "solvers": ["auto", *choices.SOLVERS, "programs"],
-    "functions": sorted({*conformance.PLAN.functions, *(name for solver in choices.SOLVERS for name in functions_of(solver))}),
+    "solvers": ["auto", *ALL_SOLVERS, "programs"],
+    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
     "modules": ["tests.engines.conformance"],
     "min_rows": 5,
     "max_rounds": 3000,
@@ -139,7 +145,7 @@ def test_a_hostile_coordinator(engine: Any, parties: Parties, caplog: pytest.Log
         run_with(engine, unlisted, honest)
     with pytest.raises(SiteFailure, match="rule plan: this run was not announced"):
         run_with(engine, conformance.count, None)
-    for text in ("rule functions", "unlisted", "not announced"):
+    for text in ("rule functions", "unknown function", "not announced"):
         assert refusals(parties, text) == set(NAMES), text
         assert text in caplog.text
     assert {name: len(sent_by(parties, name)) for name in NAMES} == counts
@@ -176,6 +182,45 @@ def test_bad_messages(engine: Any, parties: Parties, message: bytes, reason: str
     assert reason in header["damaged"]
     assert "lima" in refusals(parties, reason, within=0)
     assert ep.FederatedPCA(2, engine=engine).fit().sites_ == tuple(sorted(NAMES))
+
+
+def test_a_coordinator_that_sends_too_much(
+    engine: Any, parties: Parties, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By its own driver: both logs say which message was refused, and how large it was."""
+    monkeypatch.setattr(engine, "_engine", replace(engine._engine, round_timeout=3.0))
+
+    async def program(_start: Any, _state: Any) -> Any:
+        return await Sum(conformance.action, np.zeros((20, 10_000)))
+
+    def job(connection: Any) -> Outcome:
+        return Outcome({"sum": Driver(connection, plan=conformance.PLAN).run(program)}, {})
+
+    with pytest.raises(TooFewSites, match="bytes refused unread: at most 1048576"):
+        engine.execute({}, job)
+    assert refusals(parties, "message of 16") == set(NAMES)
+    assert all(f"site {name}" in caplog.text for name in NAMES)
+    assert "bytes refused unread: at most 1048576 are allowed here" in caplog.text
+
+
+def test_the_time_of_one_request_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator may not keep a site computing for ever; the process ends, also if the coordinator is gone."""
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+    site = flare_site.FlareSite()
+
+    def end(reason: str) -> None:
+        ended.put(reason)
+        threading.Event().wait()  # for ever, as the process would have ended
+
+    class Slow:
+        def handle(self, _data: bytes) -> bytes:
+            return ended.get(timeout=30).encode()
+
+    monkeypatch.setattr(flare_site, "_end", end)
+    monkeypatch.setattr(flare_site, "_check_caller", lambda: None)
+    site._endpoint = Slow()
+    threading.Thread(target=site._watch, args=(60.0, 0.4), daemon=True).start()
+    assert b"rule max_seconds = 0.4" in site.handle(b"")
 
 
 def test_rows_graphs_and_proxies_are_refused(engine: Any) -> None:
@@ -258,10 +303,14 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda app: (app / "custom").mkdir() or (app / "custom" / "code.py").write_text("x = 1"), "it brings custom/code.py"),
-        (lambda app: (app / "config" / "more.json").write_text("{}"), "it brings config/more.json"),
+        (lambda app: (app / "custom").mkdir() or (app / "custom" / "code.py").write_text("x = 1"), "it brings 'custom/code.py'"),
+        (lambda app: (app / "config" / "more.json").write_text("{}"), "it brings 'config/more.json'"),
         (lambda app: (app / "config" / "config_fed_client.json").write_text("["), "cannot be read"),
         (lambda app: (app / "config" / "config_fed_client.json").write_text('{"executors": []}'), "is not that of eigenpact"),
+        (
+            lambda app: (app / "config" / "config_fed_client.json").write_text('{"components": [{"path": "shutil.rmtree"}]}'),
+            "it names the class 'shutil.rmtree'",
+        ),
     ],
 )
 def test_a_job_with_anything_else_in_it_is_refused_at_the_site(tmp_path: Path, change: Any, reason: str) -> None:

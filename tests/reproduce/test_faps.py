@@ -16,7 +16,7 @@ from eigenpact.algorithms.consensus.subspace import Subspace
 from eigenpact.data import files
 from eigenpact.datasets import spectral_problem
 from eigenpact.errors import DataUnavailableError
-from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, leakage, paper_numbers
+from eigenpact.reproduce import Size, Watch, find, leakage, paper_numbers
 from eigenpact.reproduce import faps as paper
 from eigenpact.reproduce.measuring import Contender, Point, measured, real, spectral
 
@@ -69,8 +69,8 @@ def test_the_papers_numbers():
     assert_allclose(told["fig2"]["xi"]["decay"], [1 + 10 ** (-(1 + j) / 2) for j in (1, 2, 3, 4)], rtol=1e-15)
     for entry in told.values():
         assert entry["where"].startswith("Section ")
-    for name in REPRODUCTIONS:
-        assert not name.startswith("faps-") or name.removeprefix("faps-") in told
+    for reproduction in paper.REPRODUCTIONS:
+        assert reproduction.name.removeprefix("faps-") in told
 
 
 # -- how it is measured -----------------------------------------------------------------------------

@@ -410,6 +410,45 @@ def test_a_reply_of_the_wrong_shape_is_refused(post):
         ran(post)
 
 
+@pytest.mark.parametrize("value", ["3", -1, 1 << 70, 1.5, [2], None, True])
+def test_a_site_that_tells_nonsense_of_its_steps_does_not_end_the_run(post, connect, three_sites, value):
+    """It is asked as if it had done none; if it has, it says so itself and is left out."""
+
+    def lying(site, data):
+        header, arrays = answer(data)
+        return [_seal(wire.pack(header | {"last": value}, arrays)) if site == "B" and header.get("last") is not None else data]
+
+    post.on_reply = lying
+    assert bits(ran(post)[0]) == bits(Driver(connect(three_sites)).run(plain))
+
+
+@pytest.mark.parametrize("value", ["3", -1, 1 << 70, [3], None, True])
+def test_a_site_that_tells_no_number_of_features_is_no_part_of_the_run(post, value):
+    def lying(site, data):
+        header, arrays = answer(data)
+        return [_seal(wire.pack(header | {"n_features": value}, arrays)) if site == "B" else data]
+
+    post.on_reply = lying
+    assert connected(post).sites() == ("A", "C")
+
+
+def test_a_reason_is_one_line_of_bounded_length(post):
+    """A site must not write lines of its own into the coordinator's log or terminal."""
+
+    def forging(site, data):
+        header, _ = answer(data)
+        forged = {key: header[key] for key in ("site", "run", "epoch", "step") if key in header}
+        told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 1_000_000
+        return [_seal(wire.pack(forged | {"lost": told})) if site == "B" and header.get("step") == 3 else data]
+
+    post.on_reply = forging
+    _, driver = ran(post)
+    ((name, note), *_) = lost(driver)
+    assert name == "B"
+    assert note.startswith("lost: [31mno 2026-11-15")
+    assert len(note) < 600
+
+
 @local(sends={"x": ""})
 def breaks_at_b(site: Site):
     """Fails at one site."""

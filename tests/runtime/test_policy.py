@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.errors import FileError, InputError, PolicyError, StepError
+from eigenpact.algorithms.consensus.krylov import model_directions
+from eigenpact.algorithms.setup import keep_centre
+from eigenpact.errors import FileError, InputError, PolicyError, SiteFailure, StepError, WireError
 from eigenpact.runtime import (
     Connection,
     Driver,
@@ -41,10 +43,10 @@ def product(site: Site, Z: Any) -> Any:
     return site.X.T @ (site.X @ Z)
 
 
-@local(takes={"m": ""}, sends={"total": ""})
-def powers(site: Site, m: Any) -> Any:
-    """A number that depends on how often it is asked for."""
-    return (site.X ** int(m)).sum()
+@local(takes={"m": "", "seed": ""}, sends={"moments": "m"})
+def powers(site: Site, m: Any, seed: Any) -> Any:
+    """As many numbers as are asked for, and a seed that is no size."""
+    return np.array([(site.X**i).sum() + int(seed) for i in range(int(m))])
 
 
 @local(keeps=("n",))
@@ -59,14 +61,20 @@ def remembered(site: Site) -> Any:
     return np.int64(site.kept.get("n", 0))
 
 
+@local(sends={"total": ""})
+def fails(site: Site) -> Any:
+    """Fails with a row in its message, as a careless function would."""
+    raise ValueError(f"cannot use {site.X[0]}")
+
+
 @local(sends={"X": "n d"})
 def all_rows(site: Site) -> Any:
     """What no site should allow."""
     return site.X
 
 
-NAMES = {f.short_name: f.name for f in (product, powers, remember, remembered, all_rows)}
-LISTED = tuple(NAMES[name] for name in ("product", "powers", "remember", "remembered"))
+NAMES = {f.short_name: f.name for f in (product, powers, remember, remembered, fails, all_rows)}
+LISTED = tuple(NAMES[name] for name in ("product", "powers", "remember", "remembered", "fails"))
 POLICY = Policy(("subspace",), LISTED, min_rows=5, max_rounds=6, max_runs_per_day=3, max_components=4)
 PLAN = Plan("subspace", LISTED, ("sum", "local"), max_rounds=6, n_components=2, features=("a", "b", "c"))
 
@@ -168,11 +176,37 @@ def test_a_coordinator_cannot_do_what_it_did_not_announce(gate: Gate) -> None:
             request(1, "product", np.ones((3, 5))),
             r"rule max_components = 4: argument 'Z' of product is .* of shape \(3, 5\)",
         ),
-        (request(1, "powers", np.int64(9)), "rule max_components = 4: argument 'm' of powers is 9"),
+        (request(1, "powers", np.int64(9), np.int64(0)), "rule max_components = 4: argument 'm' of powers is 9"),
     ]:
         with pytest.raises(PolicyError, match=rule):
             server.execute(wrong, 0)
+    with pytest.raises(WireError, match="argument 'm' is a size and must be a whole number, not float64"):
+        server.execute(request(1, "powers", np.float64(9), np.int64(0)), 0)
     assert server.execute(request(1, "product", np.eye(3, 2)), 0).arrays[0].shape == (3, 2)
+
+
+def test_a_whole_number_that_names_no_size_is_no_size(gate: Gate) -> None:
+    """A seed may be as large as it likes."""
+    server = served(gate)
+    server.admit("r1", PLAN.to_dict())
+    assert server.execute(request(1, "powers", np.int64(2), np.int64(10**9)), 0).arrays[0].shape == (2,)
+
+
+def test_a_seed_of_a_proxy_site_is_not_taken_for_a_size(tmp_path: Path) -> None:
+    """Krylov's model directions, where a site allows ``At``: the number of directions is limited, the seed is not."""
+    policy = replace(POLICY, functions=(keep_centre.name, model_directions.name), allow_at=True)
+    server = served(gate_of(tmp_path, policy))
+    server.admit("r1", replace(PLAN, functions=policy.functions, kinds=("at", "local")).to_dict())
+    server.execute(Request("r1", 0, 1, "local", keep_centre.name, (np.zeros(3), np.ones(3))), 0)
+
+    def asked(k: int, seed: int) -> Request:
+        facts = (np.float64(1.0), np.int64(k), np.int64(seed), np.float64(1e-3))
+        args = (np.zeros((3, 0)), np.zeros((3, 0)), *facts)
+        return Request("r1", 0, 2, "at", model_directions.name, tuple(np.asarray(a) for a in args))
+
+    with pytest.raises(PolicyError, match="rule max_components = 4: argument 'k' of model_directions is 5"):
+        server.execute(asked(5, 1), 1)
+    assert server.execute(asked(2, 123456), 1).arrays[0].shape == (3, 2)
 
 
 def test_another_run_forgets_nothing_before_it_is_admitted(gate: Gate) -> None:
@@ -221,6 +255,54 @@ def test_runs_are_counted_over_a_day(tmp_path: Path) -> None:
     gate_of(tmp_path).admit("r4", PLAN.to_dict())
 
 
+def test_jobs_side_by_side_share_one_count(tmp_path: Path) -> None:
+    """A coordinator may run several jobs at once, each in a process of its own at the site: no limit holds once for each."""
+    jobs = [served(gate_of(tmp_path)) for _ in range(4)]
+    for run, job in zip(("r1", "r2", "r3"), jobs, strict=False):
+        job.admit(run, PLAN.to_dict())
+    with pytest.raises(PolicyError, match="rule max_runs_per_day = 3"):
+        jobs[3].admit("r4", PLAN.to_dict())
+    for job in jobs:
+        job.admit("r1", PLAN.to_dict())
+    for turn in range(2):
+        for job in jobs[:3]:
+            job.execute(request(turn + 1, "product", np.eye(3, 2)), turn)
+    for job, step in zip(jobs, (3, 3, 3, 1), strict=True):
+        with pytest.raises(PolicyError, match="rule max_rounds = 6"):
+            job.execute(request(step, "product", np.eye(3, 2)), step - 1)
+    assert sum(row["what"] == "sent" for row in read_site_ledger(tmp_path / "ledger.jsonl")) == 6
+
+
+def test_a_run_is_not_named_at_will(gate: Gate, tmp_path: Path) -> None:
+    """Its name stands in every row: it must be short and plain, and neither it nor a reason may fill the disk."""
+    for run in ("", "r" * 65, "r 1", "r\n1", "x" * 1_000_000):
+        with pytest.raises(PolicyError, match="rule plan: a run is named by at most 64"):
+            gate.admit(run, PLAN.to_dict())
+    with pytest.raises(PolicyError, match="rule solvers"):
+        gate.admit("r1", replace(PLAN, solver="x" * 1_000_000).to_dict())
+    assert (tmp_path / "ledger.jsonl").stat().st_size < 10_000
+
+
+def test_a_failure_tells_nothing_of_the_rows(gate: Gate, tmp_path: Path) -> None:
+    """The coordinator hears what failed and how; the site's own log has the rest, and its ledger a row."""
+    told: list[str] = []
+    server = served(gate)
+    connection = MailConnection(
+        Direct({"lima": SiteEndpoint(server, tell=told.append)}), ["lima"], round_timeout=1.0, announces=True
+    )
+
+    async def careless(_start: Any, _state: Any) -> Any:
+        return await Sum(fails)
+
+    with pytest.raises(SiteFailure, match=r"fails failed at site 'lima': ValueError$") as caught:
+        Driver(connection, plan=replace(PLAN, features=None)).run(careless)
+    assert "cannot use" not in str(caught.value)
+    assert "cannot use [0. 1. 2.]" in told[-1]
+    row = read_site_ledger(tmp_path / "ledger.jsonl")[-1]
+    assert (row["what"], row["function"]) == ("failed", NAMES["fails"])
+    assert "cannot use" not in row["reason"]
+
+
 def test_the_ledger_says_what_left_and_no_value(gate: Gate, tmp_path: Path) -> None:
     server = served(gate)
     server.admit("r1", PLAN.to_dict())
@@ -256,9 +338,15 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_not(tmp_path: Path) -
     whole = path.read_text()
     path.write_text(whole + '{"time": "20')
     assert len(read_site_ledger(path)) == 1
-    path.write_text('{"time": "20\n' + whole)
-    with pytest.raises(FileError, match="line 1"):
-        SiteLedger(path)
+    for run in ("r2", "r3"):  # what is written next does not join the torn line
+        gate_of(tmp_path).admit(run, PLAN.to_dict())
+    assert [row["run"] for row in read_site_ledger(path)] == ["r1", "r2", "r3"]
+    for damaged in ('{"time": "20\n', "5\n"):
+        path.write_text(whole + damaged + whole)
+        with pytest.raises(FileError, match="line 2"):
+            SiteLedger(path)
+        with pytest.raises(FileError, match="line 2"):
+            read_site_ledger(path)
 
 
 @pytest.mark.parametrize(

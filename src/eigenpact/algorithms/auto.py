@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import InputError
 from ..linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
@@ -46,6 +47,8 @@ class Auto:
 
     def __post_init__(self) -> None:
         check_start(self.start)
+        if self.costs is not None and not isinstance(self.costs, Costs):
+            raise InputError(f"costs={self.costs!r} must be an engine's Costs, or None to take those of the engine in use")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Solve with the cheapest candidate, and note the table it was chosen from."""

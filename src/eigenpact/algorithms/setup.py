@@ -30,6 +30,9 @@ from ..linalg import Array
 from ..rows import Rows
 from ..runtime import Local, Reply, Site, Sum, local
 
+LARGEST_TRACE = 1e140
+"""Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
+
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
 
@@ -187,8 +190,10 @@ async def agree(problem: Problem) -> Setup:
         total = within
     else:
         await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale)
-    if not np.isfinite(total):
+    if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError("the squares of the values overflow; give the data in other units, for example divided by 1e100")
+    if 0 < total < 1 / LARGEST_TRACE:
+        raise InputError("the squares of the values underflow; give the data in other units, for example multiplied by 1e100")
     spread_total = float(within + between)
     return Setup(
         n_sites=int(n_sites),

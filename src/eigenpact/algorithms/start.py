@@ -53,31 +53,38 @@ async def merged_directions(k: int, keep: int) -> Array:
     return merged
 
 
-async def first_block(setup: Setup, k: int, kind: Start, start: Array | None) -> Array:
-    """An orthonormal block (d x k): the given ``start`` if there is one, else random or one-shot."""
+async def first_block(setup: Setup, k: int, kind: Start, start: Array | None, sine: float | None = None) -> Array:
+    """An orthonormal block (d x k): the given ``start`` if there is one, else random or one-shot.
+
+    ``sine`` is that of a solver which stops by its angle.
+    """
     if start is None and kind == "random":
         return random_orthonormal(setup.n_features, k, setup.seed)
     if start is None:
+        if setup.max_rounds < 2:
+            raise InputError(
+                f"max_rounds={setup.max_rounds} leaves no round after a one-shot start; use start='random', or raise it"
+            )
         start = orthonormalize(await merged_directions(k, k))
         await Progress(basis=start)
-    return stirred(start, k, setup)
+    return stirred(start, k, setup, sine)
 
 
-def stir_size(setup: Setup) -> float:
-    """How much to stir: enough that a missed direction, if it matters, keeps the residual above the tolerance.
+def stir_size(setup: Setup, sine: float | None = None) -> float:
+    """How much to stir: enough that a missed direction, if it matters, keeps the residual (or the angle) above the tolerance.
 
-    A direction of eigenvalue lambda that is met only by the stir adds about ``size / sqrt(d) lambda / tr C`` to the residual; the
-    smallest wanted eigenvalue is taken to be at least a tenth of tr C / k.
+    A direction that is met only by the stir is met at ``size / sqrt(d)``.  If its eigenvalue exceeds the smallest one found by
+    Delta, this adds about ``size / sqrt(d) Delta / tr C`` to the residual; Delta is taken to be at least a tenth of tr C / k.
     """
     k = setup.n_components if isinstance(setup.n_components, int) else 1
-    tol = setup.stopping_tol(0.0)
-    return float(np.clip(STIR_MARGIN * tol * np.sqrt(setup.n_features) * 10 * k, STIR, 1.0))
+    enough = max(setup.stopping_tol(0.0) * 10 * k, sine or 0.0)
+    return float(np.clip(STIR_MARGIN * enough * np.sqrt(setup.n_features), STIR, 1.0))
 
 
-def stirred(start: Array, k: int, setup: Setup) -> Array:
+def stirred(start: Array, k: int, setup: Setup, sine: float | None = None) -> Array:
     """An orthonormal block (d x k) that nearly contains the columns of ``start`` and misses no direction entirely."""
     block = random_orthonormal(start.shape[0], k, setup.seed)
-    block *= stir_size(setup)
+    block *= stir_size(setup, sine)
     width = min(k, start.shape[1])
     block[:, :width] += start[:, :width]
     return orthonormalize(block)

@@ -13,7 +13,7 @@ from ..errors import EigenpactError, InputError
 from . import tables
 from .consoles import stdout
 from .site_rows import open_rows
-from .site_settings import SiteFile, read_policy
+from .site_settings import ALL_SOLVERS, SiteFile, read_policy
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -68,9 +68,11 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
     found["a policy"] = policy = read_policy(site.policy)
+    policy.load()
     allowed = [name.removeprefix("allow_") for name, value in policy.to_dict().items() if name.startswith("allow_") and value]
     besides = f"sums and {', '.join(allowed)}" if allowed else "nothing but sums"
-    return f"solvers {', '.join(policy.solvers)}; at most {policy.max_rounds} rounds; {besides}"
+    solvers = "every solver" if set(policy.solvers) >= set(ALL_SOLVERS) else f"solvers {', '.join(policy.solvers)}"
+    return f"{solvers}; at most {policy.max_rounds} rounds; {besides}"
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:

@@ -54,7 +54,10 @@ def command(
     max_rounds: Annotated[int, typer.Option(help="Stop a solver after this many rounds.")] = MAX_ROUNDS,
     seed: Seed = 0,
     proxy: Annotated[
-        str | None, typer.Option(help="The coordinator's own site, for krylov with a proxy; the first file's by default.")
+        str | None,
+        typer.Option(
+            help="The coordinator's own site, for krylov, davidson and shift-invert with a proxy; the first file's by default."
+        ),
     ] = None,
     picture: Annotated[Path, typer.Option(help="Draw residuals by round and by bytes: .png, .pdf or .svg.")] = PICTURE,
     json_file: Annotated[

@@ -56,7 +56,13 @@ def init(
 
 
 @app.command("example", epilog="Example: eigenpact federation example hospitals")
-def example(folder: Annotated[Path, typer.Argument()]) -> None:
+def example(
+    folder: Annotated[Path, typer.Argument()],
+    port: Annotated[
+        int | None,
+        typer.Option(envvar="EIGENPACT_EXAMPLE_PORT", help="Where the coordinator is to listen; by default 8102 or a free one."),
+    ] = None,
+) -> None:
     """Write an example to try: consortium.toml, the tables of four hospitals and a site.toml for each, in a new FOLDER.
 
     The tables are the UCI heart-disease data where EIGENPACT_DATA or the cache has them, else generated ones of the same form.
@@ -71,7 +77,7 @@ def example(folder: Annotated[Path, typer.Argument()]) -> None:
             writer.writerow(["id", *EXAMPLE_FEATURES])
             writer.writerows([f"{name}-{i + 1}", *row] for i, row in enumerate(X.tolist()))
         _write(folder / f"{name}.toml", f'kit = "../heart/{name}"\ndata = "{name}.csv"\n')
-    facts = {"name": "heart", "coordinator": f"localhost:{_port()}", "sites": sorted(sites), "features": EXAMPLE_FEATURES}
+    facts = {"name": "heart", "coordinator": f"localhost:{port or _port()}", "sites": sorted(sites), "features": EXAMPLE_FEATURES}
     _write(folder / "consortium.toml", "".join(f"{key} = {json.dumps(value)}\n" for key, value in facts.items()))
     tell(stdout(), f"Wrote consortium.toml and {len(sites)} tables to {folder}: {source}")
 

@@ -50,7 +50,7 @@ def command(
     seed: Seed = 0,
     journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
     start: Annotated[str, typer.Option(help="random, or one-shot: saves rounds, shows each site's directions.")] = "random",
-    proxy: Annotated[str | None, typer.Option(help="The coordinator's own site, whose rows speed up krylov.")] = None,
+    proxy: Annotated[str | None, typer.Option(help="The coordinator's own site, whose rows speed up krylov or davidson.")] = None,
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import FileError
-from ..reproduce import REPRODUCTIONS, Grid, Reproduced, Size, Watch, find
+from ..reproduce import REPRODUCTIONS, Grid, Reproduced, Size, Watch, chosen, find
 from . import tables
 from .consoles import stderr, stdout, tell
 
@@ -29,6 +29,9 @@ def command(
     size: Annotated[Size, typer.Option(help="The paper's own problem, or one like it that takes seconds.")] = Size.small,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the figure.")] = FOLDER,
     seed: Annotated[int, typer.Option(help="Seed of synthetic problems, of splits and of random starts.")] = 0,
+    distribution: Annotated[
+        str | None, typer.Option(help="Of the rows, for oneshot-fig1: normal (the default) or uniform.", show_default=False)
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")
     ] = None,
@@ -41,9 +44,10 @@ def command(
     lists them all.  Wall-clock times depend on the machine and are not compared.
     """
     reproduction = find(name)
-    picture = _target(output, f"{name}-{size.value}.png", json_file, overwrite)
+    options = chosen(reproduction, distribution=distribution)
+    picture = _target(output, f"{'-'.join([name, *options.values(), size.value])}.png", json_file, overwrite)
     with _shown(stderr(), quiet=quiet) as watch:
-        made = reproduction.make(size, seed, watch)
+        made = reproduction.make(size, seed, watch, **options)
     console = stdout()
     _report(made, console)
     from ..report import pictures
@@ -51,7 +55,7 @@ def command(
     pictures.save_picture(made.figure, picture)
     tell(console, f"The figure is in {picture}")
     if json_file is not None:
-        _write_json(made, {"name": name, "size": size.value, "seed": seed}, json_file)
+        _write_json(made, {"name": name, "size": size.value, "seed": seed, **options}, json_file)
         tell(console, f"The numbers are in {json_file}")
 
 

@@ -7,25 +7,33 @@ from typing import Any
 
 from ..data.checks import check_finite
 from ..data.readers import read_table
-from ..errors import InputError
+from ..errors import PolicyError
 
 SHOWN = 5
 
 
 def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
-    """Rows (n x d) of a file; an error names the columns that are missing, not agreed on, or not finite."""
+    """Rows (n x d) of a file; an error names the columns that are missing, not agreed on, or not finite.
+
+    Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
+    """
     table = read_table(Path(data))
     names = table.feature_names
     wanted = features if isinstance(features, int) else len(features)
     if isinstance(features, int) or names is None:
         if table.X.shape[1] != wanted:
-            raise InputError(f"{data} has {table.X.shape[1]} columns, the federation has {wanted} features; give those")
+            raise PolicyError(
+                f"rule features: this site's table has {table.X.shape[1]} columns, agreed on are {wanted}; give those"
+            )
         X = table.X
     else:
         missing = [feature for feature in features if feature not in names]
         if missing:
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-            raise InputError(f"{data} lacks the agreed columns {', '.join(missing[:SHOWN])}{more}; add them, or rename columns")
+            named = ", ".join(missing[:SHOWN])
+            raise PolicyError(
+                f"rule features: this site's table lacks the agreed columns {named}{more}; add them, or rename columns"
+            )
         X = table.X[:, [names.index(feature) for feature in features]]
     check_finite(name, X, None if isinstance(features, int) else features)
     return X

@@ -12,21 +12,23 @@ from typing import Any
 
 from ..engines.flare_kits import Kit
 from ..errors import FileError, InputError
-from ..estimators.choices import SOLVERS
+from ..estimators.choices import PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
 from ..estimators.plans import functions_of
 from ..runtime import Policy
 
-ALL_SOLVERS = ("auto", *SOLVERS)
+ALL_SOLVERS = ("auto", *SOLVERS, *PERSONALIZED_SOLVERS, *ROBUST_SOLVERS)
 COORDINATOR_TIMEOUT = 60.0
 SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
 
 POLICY = f"""\
 # What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
+# The file is read by eigenpact site start: stop and start the site after a change.
 solvers = {json.dumps(list(ALL_SOLVERS))}
 min_rows = 20            # with fewer rows this site takes no part
 max_rounds = 500         # replies of one run, set-up included
 max_runs_per_day = 50
 max_components = 100     # columns of anything that is sent here
+max_seconds = 3600       # of computing for one request; then the run is over here
 allow_gather = false     # one-shot starts: the coordinator would see this site's own directions
 allow_at = false         # a function at this site alone
 allow_max = false        # maxima: the coordinator sees single replies
@@ -98,12 +100,12 @@ class SiteFile:
 
 
 def read_policy(path: Path) -> Policy:
-    """A site's rules; the functions of the solvers that are allowed are listed by themselves."""
+    """A site's rules; the functions that the allowed solvers use with the allowed collectives are listed by themselves."""
     facts = read_toml(path)
     solvers = facts.get("solvers", list(ALL_SOLVERS))
     listed = facts.get("functions", [])
     policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
-    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver)}
+    own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}
     unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
     if unknown and not policy.modules:
         raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")

@@ -57,10 +57,11 @@ def check_same_features(
     return orders
 
 
-def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None) -> None:
+def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, *, missing: bool = False) -> None:
     """Raise an InputError that names the columns of X (n_rows x n_features, dense or sparse) holding NaN or infinity.
 
-    Nothing is densified, and at most a block of about a million entries is looked at at once.
+    With ``missing``, NaN stands for a missing entry and is allowed.  Nothing is densified, and at most a block of about a
+    million entries is looked at at once.
 
     >>> check_finite("A", np.ones((2, 2)))
     >>> check_finite("A", np.array([[1.0, np.nan], [2.0, np.inf]]), ["age", "bmi"])
@@ -75,7 +76,8 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None) 
     infs = np.zeros(table.shape[1], dtype=np.int64)
     for values, columns in _bad_entries(table):
         is_nan = np.isnan(values)
-        nans += np.bincount(columns[is_nan], minlength=nans.size)
+        if not missing:
+            nans += np.bincount(columns[is_nan], minlength=nans.size)
         infs += np.bincount(columns[~is_nan], minlength=infs.size)
     bad = np.flatnonzero(nans + infs)
     if bad.size == 0:

@@ -1,9 +1,10 @@
-"""Synthetic problems with a known spectrum."""
+"""Synthetic problems with a known spectrum, or with known shared and own directions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -132,3 +133,89 @@ def _at_least_one(name: str, value: object) -> float:
     if not 1.0 <= float(value) < math.inf:
         raise InputError(f"{name}={value!r} is not allowed; give a finite number, at least 1")
     return float(value)
+
+
+@dataclass(frozen=True, eq=False)
+class PersonalizedProblem:
+    """Sites made of shared and own directions, and what they were made of.
+
+    Attributes
+    ----------
+    sites, test : dict of site to rows (n_i, n_features)
+        Rows to fit, and rows of the same kind to test on.
+    U : (n_features, n_global) array
+        The global directions.
+    V : dict of site to (n_features, n_local) array
+        The local ones, orthogonal to U.
+    groups : dict of site to int
+        Sites of one group have the same local directions; each its own group unless asked for.
+    """
+
+    sites: dict[str, FloatArray]
+    test: dict[str, FloatArray]
+    U: FloatArray
+    V: dict[str, FloatArray]
+    groups: dict[str, int]
+
+
+def personalized_problem(
+    n_sites: int,
+    n_features: int,
+    n_global: int,
+    n_local: int,
+    *,
+    variances: tuple[float, float, float] = (1.0, 1.0, 0.1),
+    rows: int | Sequence[int] = 1000,
+    test_rows: int = 0,
+    n_groups: int | None = None,
+    seed: int = 0,
+) -> PersonalizedProblem:
+    """Make rows of the personalized PCA paper's model (1): global and local scores and noise, all independent and normal.
+
+    Parameters
+    ----------
+    n_sites, n_features, n_global, n_local : int
+    variances : (local, global, noise)
+        Of every local score, every global score and every entry of the noise.
+    rows : int or sequence of int
+        Rows of each site, or the row counts one by one.
+    test_rows : int
+        Further rows of each site, in ``test``.
+    n_groups : int, optional
+        Deal the sites into so many groups with common local directions.
+    seed : int
+
+    >>> problem = personalized_problem(3, 8, 2, 1, rows=[10, 20, 30])
+    >>> [X.shape for X in problem.sites.values()]
+    [(10, 8), (20, 8), (30, 8)]
+    """
+    if n_global + n_local > n_features:
+        raise InputError(f"n_global + n_local = {n_global + n_local} must be at most n_features={n_features}")
+    counts = [rows] * n_sites if isinstance(rows, int) else [int(n) for n in rows]
+    if len(counts) != n_sites:
+        raise InputError(f"rows has {len(counts)} entries for {n_sites} sites; give one number, or one for each site")
+    rng = np.random.default_rng(seed)
+    U = _orthonormal(rng, n_features, n_global)
+    n_groups = n_groups or n_sites
+    own = [_orthonormal(rng, n_features, n_local, beside=U) for _ in range(n_groups)]
+    of_local, of_global, of_noise = (math.sqrt(v) for v in variances)
+
+    def draw(n: int, V: FloatArray) -> FloatArray:
+        scores = of_global * rng.standard_normal((n, n_global)) @ U.T + of_local * rng.standard_normal((n, n_local)) @ V.T
+        drawn: FloatArray = scores + of_noise * rng.standard_normal((n, n_features))
+        return drawn
+
+    names = site_names(n_sites)
+    groups = {name: i % n_groups for i, name in enumerate(names)}
+    V = {name: own[groups[name]] for name in names}
+    sites = {name: draw(n, V[name]) for name, n in zip(names, counts, strict=True)}
+    return PersonalizedProblem(sites, {name: draw(test_rows, V[name]) for name in names}, U, V, groups)
+
+
+def _orthonormal(rng: np.random.Generator, n: int, k: int, beside: FloatArray | None = None) -> FloatArray:
+    """A random orthonormal basis (n x k), orthogonal to the columns of ``beside``."""
+    A = rng.standard_normal((n, k))
+    if beside is not None:
+        A -= beside @ (beside.T @ A)
+    Q: FloatArray = linalg.qr(A, mode="economic")[0]
+    return Q

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = threading.Lock()
 _limits: list[Any] = []  # what restores the old number of threads, once for every run under way
@@ -24,6 +24,8 @@ def limited_blas(threads: int | None) -> Iterator[None]:
         yield
         return
     with _lock:
+        if not _limits:
+            _let_any_thread_set()
         _limits.append(_limits[0] if _limits else _controller().limit(limits=threads, user_api="blas"))
     try:
         yield
@@ -31,7 +33,18 @@ def limited_blas(threads: int | None) -> Iterator[None]:
         with _lock:
             limit = _limits.pop()
             if not _limits:
+                _let_any_thread_set()
                 limit.restore_original_limits()
+                _let_any_thread_set()
+
+
+def _let_any_thread_set() -> None:
+    """Newer threadpoolctl lets only the thread that set a limit first set it again, and ignores others without a word.
+
+    Runs that overlap end in any order, so the thread that restores may not be the one that set; our lock keeps them apart.
+    """
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 @cache

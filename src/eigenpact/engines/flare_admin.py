@@ -15,10 +15,14 @@ from typing import Any
 
 from nvflare.fuel.flare_api.api_spec import (
     AuthenticationError,
+    AuthorizationError,
+    CommandError,
     InternalError,
+    InvalidJobDefinition,
     JobNotFound,
     JobNotRunning,
     NoConnection,
+    NoReply,
     SessionClosed,
 )
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
@@ -27,6 +31,7 @@ from .flare_kits import ADMIN, Kit
 
 CONNECT_WITHIN = 10.0
 LOOK_EVERY = 0.25
+REFUSALS = (AuthenticationError, AuthorizationError, CommandError, InternalError, InvalidJobDefinition, JobNotFound, NoReply)
 OVER = ("FINISHED", "FAILED", "ABANDONED")
 
 
@@ -47,8 +52,8 @@ class Administrator:
             return {"value": getattr(self, f"_{command}")(self._connected(), rest)}
         except (NoConnection, SessionClosed) as error:
             return {"error": "connection", "detail": str(error)}
-        except (AuthenticationError, InternalError) as error:
-            return {"error": "refused", "detail": str(error)}
+        except REFUSALS as error:
+            return {"error": "refused", "detail": str(error) or type(error).__name__}
 
     def close(self) -> None:
         """Log out."""

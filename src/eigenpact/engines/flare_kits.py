@@ -31,6 +31,7 @@ RELAY_CLASS = "eigenpact.engines.flare_relay.Relay"
 CONTROLLER_CLASS = "nvflare.collab.runtime.controller.CollabController"
 EXECUTOR_CLASS = "nvflare.collab.runtime.executor.CollabExecutor"
 LAUNCHER_CLASS = "eigenpact.engines.flare_guard.GuardedLauncher"
+DEPLOYER_CLASS = "eigenpact.engines.flare_guard.GuardedDeployer"
 
 SITE_CONFIG: dict[str, Any] = {
     "format_version": 2,
@@ -136,7 +137,7 @@ class Kit:
         return self.workspace / "startup" / ("server.crt" if self.party == "coordinator" else "client.crt")
 
     def expires(self) -> datetime:
-        """When the first of the kit's certificates ends; one that has ended or is not of this federation is an error."""
+        """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
         x509 = flare("cryptography.x509")
         invalid = flare("cryptography.exceptions").InvalidSignature
         try:
@@ -152,6 +153,7 @@ class Kit:
             raise InputError(
                 f"{self.certificate.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
             ) from error
+        self._check_key(own)
         ends: datetime = min(root.not_valid_after_utc, own.not_valid_after_utc)
         now = datetime.now(UTC)
         if ends <= now:
@@ -161,6 +163,19 @@ class Kit:
                 f"the certificate of {self.party!r} is valid only from {own.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
             )
         return ends
+
+    def _check_key(self, certificate: Any) -> None:
+        """The private key must be there, fit, and be its owner's alone; FLARE would wait for ever without a word."""
+        path = self.certificate.with_suffix(".key")
+        try:
+            loose = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+            key = flare("cryptography.hazmat.primitives.serialization").load_pem_private_key(path.read_bytes(), None)
+        except (OSError, ValueError, TypeError) as error:
+            raise FileError(f"{path.name} of {self.folder} cannot be read: {error}; ask for the kit again") from error
+        if loose:
+            raise InputError(f"{path.name} of {self.folder} may be read by others; make it yours alone: chmod 600 {path}")
+        if key.public_key() != certificate.public_key():
+            raise InputError(f"{path.name} of {self.folder} does not belong to {self.certificate.name}; ask for the kit again")
 
     def command(self) -> list[str]:
         """What starts FLARE for this kit, wherever the kit lies now."""
@@ -295,6 +310,7 @@ def _configure_site(kit: Path) -> None:
     resources["components"] = [
         _component("resource_manager", f"{common}.resource_managers.passthrough_resource_manager.PassthroughResourceManager"),
         _component("resource_consumer", f"{common}.resource_consumers.passthrough_resource_consumer.PassthroughResourceConsumer"),
+        _component("app_deployer", DEPLOYER_CLASS),
         _component("process_launcher", LAUNCHER_CLASS),
     ]  # fmt: skip
     _write_json(local / "resources.json", resources)

@@ -16,7 +16,12 @@ import runpy
 import ssl
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from ..errors import EigenpactError
+from .flare_kits import Kit
 
 MODULES = {
     "server": "nvflare.private.fed.app.server.server_train",
@@ -33,19 +38,51 @@ def main() -> None:
     """Take the first argument away and go on as FLARE."""
     kind = sys.argv.pop(1)
     os.environ |= ONE_THREAD
-    tell_failures(logging.getLogger(NAMES[kind]))
+    log = logging.getLogger(NAMES[kind])
+    workspace = Path(sys.argv[sys.argv.index("-m") + 1])
+    reason = own_fault(kind, workspace)
+    if reason:
+        end(log, workspace, reason)
+    tell_failures(log, lambda: own_fault(kind, workspace))
+    if kind == "client":
+        from .flare_guard import refuse_commands  # brings much of FLARE's client
+
+        refuse_commands()
     runpy.run_module(MODULES[kind], run_name="__main__", alter_sys=True)
 
 
-def tell_failures(log: logging.Logger) -> None:
-    """Write every failed handshake to the log, the same one at most every ``AGAIN`` seconds."""
+def own_fault(kind: str, workspace: Path) -> str:
+    """Why this party's own certificate cannot be used, if so."""
+    try:
+        (Kit.read(workspace, "site") if kind == "client" else Kit.read(workspace.parent, "coordinator")).expires()
+    except EigenpactError as error:
+        return str(error)
+    return ""
+
+
+def end(log: logging.Logger, workspace: Path, reason: str) -> None:
+    """Say why in the log, and end: with such a certificate FLARE's client would wait for ever without a word."""
+    text = logging.Formatter("%(asctime)s - %(name)s - %(levelname)s - %(message)s")
+    for handler in (logging.FileHandler(workspace / "log.txt"), logging.StreamHandler()):
+        handler.setFormatter(text)
+        log.addHandler(handler)
+    log.error("refused: %s", reason)
+    sys.exit(2)
+
+
+def tell_failures(log: logging.Logger, own_fault: Callable[[], str]) -> None:
+    """Write every failed handshake to the log, the same one at most every ``AGAIN`` seconds.
+
+    A server that refuses a certificate hangs up, and its word about why may not arrive: so whenever a connection is lost this
+    party looks whether its own has become useless.
+    """
     protocol: Any = asyncio.sslproto.SSLProtocol
     fatal_error, connection_lost = protocol._fatal_error, protocol.connection_lost
     written: dict[str, float] = {}
 
-    def tell(self: Any, error: BaseException | None) -> None:
+    def tell(self: Any, what: str) -> None:
         peer = self._transport.get_extra_info("peername") if self._transport is not None else None
-        reason = f"connection with {peer[0] if peer else 'a peer'} refused: {describe(error)}"
+        reason = f"connection with {peer[0] if peer else 'a peer'} refused: {what}"
         now = time.monotonic()
         if now - written.get(reason, -AGAIN) >= AGAIN:
             written[reason] = now
@@ -53,12 +90,15 @@ def tell_failures(log: logging.Logger) -> None:
 
     def told(self: Any, error: BaseException, *rest: Any) -> Any:
         if isinstance(error, ssl.SSLError) or any("handshake failed" in str(text) for text in rest):
-            tell(self, error)
+            tell(self, describe(error))
         return fatal_error(self, error, *rest)
 
     def lost(self: Any, error: BaseException | None) -> Any:
-        if self._state is asyncio.sslproto.SSLProtocolState.DO_HANDSHAKE and not self._conn_lost:  # asyncio says nothing then
-            tell(self, error)
+        fault = own_fault()
+        if fault:
+            tell(self, fault)
+        elif self._state is asyncio.sslproto.SSLProtocolState.DO_HANDSHAKE and not self._conn_lost:  # asyncio says nothing then
+            tell(self, describe(error))
         return connection_lost(self, error)
 
     protocol._fatal_error, protocol.connection_lost = told, lost

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -19,11 +20,14 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from ..errors import EigenpactError, FileError
+from ..errors import EigenpactError, FileError, PolicyError, SiteFailure
 from ..runtime import Gate, Policy, Request, Response, SiteEndpoint, SiteLedger, SiteServer
 from .blas import limited_blas
 
 SITE_VARIABLE = "EIGENPACT_SITE"
+COORDINATOR_SIDE = "server"
+"""FLARE's name for the coordinator's side of a job; no site may have it."""
+
 log = logging.getLogger("eigenpact.site")
 
 
@@ -68,8 +72,7 @@ class SiteFacts:
     def endpoint(self) -> SiteEndpoint:
         """Read the rows, import what the owner trusts, and stand ready."""
         policy = Policy.from_dict(self.policy)
-        for module in policy.modules:
-            importlib.import_module(module)
+        policy.load()
         module, _, function = self.opener.partition(":")
         X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
         gate = Gate(self.name, policy, SiteLedger(self.ledger), n_rows=int(X.shape[0]), features=self.features)
@@ -78,11 +81,15 @@ class SiteFacts:
 
 
 class _Unable(SiteServer):
-    """A site that cannot take part, and says why."""
+    """A site that cannot take part, and says so.
+
+    What a rule says is told to the coordinator; other reasons may name the site's files or quote them, and stay in its log.
+    """
 
     def __init__(self, name: str, error: EigenpactError) -> None:
         self.name = name
-        self._error = error
+        told = "this site's table or policy cannot be used; its own log says why"
+        self._error = error if isinstance(error, PolicyError) else SiteFailure(told)
 
     def position(self, run: str, epoch: int) -> int:  # noqa: ARG002
         """Not known."""
@@ -103,6 +110,7 @@ class FlareSite:
     def __init__(self) -> None:
         self._endpoint: SiteEndpoint | None = None
         self._heard = time.monotonic()
+        self._began = math.inf  # when the request began that is answered now
         self._lock = threading.Lock()  # one request after the other
 
     @collab.init  # type: ignore[untyped-decorator]
@@ -116,11 +124,13 @@ class FlareSite:
             log.error("cannot take part: %s", error)
             self._endpoint = SiteEndpoint(_Unable(facts.name, error))
         self._heard = time.monotonic()
-        threading.Thread(target=self._watch, args=(facts.coordinator_timeout,), daemon=True, name="eigenpact-watch").start()
+        limits = facts.coordinator_timeout, facts.policy.get("max_seconds", Policy.max_seconds)
+        threading.Thread(target=self._watch, args=limits, daemon=True, name="eigenpact-watch").start()
 
     @collab.publish  # type: ignore[untyped-decorator]
     def handle(self, data: bytes) -> bytes:
-        """Answer one message."""
+        """Answer one message of the coordinator; FLARE lets other sites of the job call too, and shows callers all errors."""
+        _check_caller()
         self._heard = time.monotonic()
         if self._endpoint is None:
             raise RuntimeError("not started")
@@ -128,24 +138,40 @@ class FlareSite:
             log.warning("refused: a message of type %s, not bytes", type(data).__name__)
             raise RuntimeError("a message must be bytes")
         with self._lock, limited_blas(1):
-            reply = self._endpoint.handle(data)
+            self._began = time.monotonic()
+            try:
+                reply = self._endpoint.handle(data)
+            except Exception:
+                log.exception("a message could not be answered")
+                raise RuntimeError("the message could not be answered; the site's log says why") from None
+            finally:
+                self._began = math.inf
         self._heard = time.monotonic()
         return reply
 
     @collab.publish  # type: ignore[untyped-decorator]
     def ping(self) -> None:
         """The coordinator is there."""
+        _check_caller()
         self._heard = time.monotonic()
 
-    def _watch(self, timeout: float) -> None:
-        """End the process when the site was stopped, or the coordinator is silent too long while nothing is computed."""
+    def _watch(self, timeout: float, max_seconds: float) -> None:
+        """End the process when the site was stopped, a request takes too long, or none comes and nothing is heard."""
         parent = os.getppid()
         while True:
-            time.sleep(min(1.0, timeout / 4))
+            time.sleep(min(1.0, timeout / 4, max_seconds / 4))
+            if time.monotonic() - self._began > max_seconds:
+                _end(f"rule max_seconds = {max_seconds}: one request takes longer: this run is over here")
             if os.getppid() != parent:
                 _end("the site was stopped: this run is over here")
             if time.monotonic() - self._heard > timeout and not self._lock.locked():
                 _end(f"nothing heard of the coordinator for {timeout:g} s: this run is over here")
+
+
+def _check_caller() -> None:
+    if collab.caller != COORDINATOR_SIDE:
+        log.warning("refused: a call of %r, which is not the coordinator", collab.caller)
+        raise RuntimeError("only the coordinator may call")
 
 
 def _end(reason: str) -> None:

@@ -28,6 +28,7 @@ from ..runtime import (
     SiteEndpoint,
     SiteServer,
     Summation,
+    with_kept,
 )
 from .blas import limited_blas
 from .threads import ThreadPost
@@ -86,9 +87,9 @@ class InProcess:
             if self.round_timeout is not None and graph is None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
                     outcome = job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
-                return outcome.with_kept(servers)
+                return with_kept(outcome, servers)
             with InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
-                return job(connection).with_kept(servers)
+                return with_kept(job(connection), servers)
 
 
 class InProcessConnection(Connection):

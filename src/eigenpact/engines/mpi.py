@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, SiteFailure
-from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire
+from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
 from .blas import limited_blas
 from .ranks import all_gather, broadcast, cut, receive, send, world
 
@@ -111,7 +111,7 @@ def _run(
         connection.drain()
         broadcast(comm, wire.pack({"stop": ""}))
         broadcast(comm, packed)
-    return outcome.with_kept(servers)
+    return with_kept(outcome, servers)
 
 
 class MPIConnection(Connection):
@@ -288,7 +288,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
         packed = None if header["stop"] else broadcast(comm)
     if packed is None:
         raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
-    return Outcome.unpack(packed).with_kept(servers)
+    return with_kept(Outcome.unpack(packed), servers)
 
 
 def _exchange(

@@ -2,5 +2,7 @@
 
 from .graph import GraphKernelPCA, GraphPCA
 from .pca import FederatedPCA
+from .personalized import PersonalizedPCA
+from .robust import RobustPCA
 
-__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA"]
+__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA", "PersonalizedPCA", "RobustPCA"]

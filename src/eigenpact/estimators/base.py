@@ -35,6 +35,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     journal: Any
     callback: Any
     n_features_in_: int
+    _takes_gaps = False
+    """Whether NaN stands for a missing entry, and rows may stay on disk."""
 
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
         """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
@@ -45,8 +47,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         engine = find_engine(self.engine)
         self._check_parameters()
         held = adopt(self, engine, X, sites)
+        here: dict[str, Any] = {}
         if held is None:
-            held = hold(self, X, sites) if X is not None else {}
+            held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
         if held and not engine.spread:
             rows = sum(int(part.shape[0]) for part in held.values())
             if rows < 2:
@@ -59,6 +62,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         graph = self._find_graph(engine, order)
         outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order, graph), graph=graph)
         self._adopt(outcome)
+        self._remember(here)
         return self
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -107,6 +111,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @abstractmethod
     def _adopt(self, outcome: Outcome) -> None:
         """Turn what the run ended with into fitted attributes."""
+
+    def _remember(self, held: dict[str, Any]) -> None:
+        """Take note of the rows that this process holds (site -> rows); most estimators forget them."""
 
     # -- running --------------------------------------------------------------------------------
 

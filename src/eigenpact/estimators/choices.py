@@ -19,6 +19,12 @@ from ..algorithms.consensus.subspace import Subspace
 from ..algorithms.graph.baselines import Neighbourhood, Own
 from ..algorithms.graph.features import Landmarks, RandomFeatures, Tracking
 from ..algorithms.graph.projection_consensus import ProjectionConsensus
+from ..algorithms.personalized.baselines import DistPCA, Individual, Pooled
+from ..algorithms.personalized.perpca import PerPCA
+from ..algorithms.personalized.varpro import VarPro
+from ..algorithms.robust.dcf import DCF
+from ..algorithms.robust.shrinking import Shrinking
+from ..algorithms.robust.solution import RobustAlgorithm
 from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.hot_potato import HotPotato
@@ -44,6 +50,18 @@ SOLVERS: dict[str, Callable[[], Algorithm]] = {
     "one-shot": OneShot,
 }
 """Solvers of the joint PCA by name, besides "auto"; the last two are estimates and say how good they are."""
+
+PERSONALIZED_SOLVERS: dict[str, Callable[[], Any]] = {
+    "varpro": VarPro,
+    "perpca": PerPCA,
+    "distpca": DistPCA,
+    "individual": Individual,
+    "pooled": Pooled,
+}
+"""Solvers of PersonalizedPCA by name; the last three are baselines."""
+
+ROBUST_SOLVERS: dict[str, Callable[[], RobustAlgorithm]] = {"shrinking": Shrinking, "dcf": DCF}
+"""Solvers of RobustPCA by name."""
 
 GRAPH_METHODS: dict[str, Callable[[], Any]] = {
     "projection-consensus": ProjectionConsensus,
@@ -71,6 +89,27 @@ def find_solver(solver: Any, engine: Engine) -> Algorithm:
     if isinstance(solver, Auto) and solver.costs is None:
         return dataclasses.replace(solver, costs=engine.costs)
     return solver  # type: ignore[return-value]
+
+
+def find_personalized_solver(solver: Any) -> Any:
+    """The algorithm a ``solver`` argument of PersonalizedPCA stands for."""
+    allowed = ", ".join(PERSONALIZED_SOLVERS)
+    if isinstance(solver, str):
+        if solver not in PERSONALIZED_SOLVERS:
+            raise InputError(f"unknown solver {solver!r}; the solvers of PersonalizedPCA are {allowed}")
+        return PERSONALIZED_SOLVERS[solver]()
+    if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
+        raise InputError(f"solver={solver!r} must be one of {allowed} or an instance such as ep.PerPCA(choice=2)")
+    return solver
+
+
+def find_robust_solver(solver: Any) -> RobustAlgorithm:
+    """The algorithm that the ``solver`` argument of RobustPCA stands for."""
+    if isinstance(solver, str) and solver in ROBUST_SOLVERS:
+        return ROBUST_SOLVERS[solver]()
+    if isinstance(solver, Shrinking | DCF):
+        return solver
+    raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
 
 
 def find_graph_method(method: Any, exclude: Sequence[str] = (), more: Sequence[str] = ()) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ..data.checks import check_finite, check_numeric, check_same_features
+from ..data.checks import BLOCK_ELEMENTS, check_finite, check_numeric, check_same_features
 from ..errors import InputError, InputTypeError
 from ..runtime import Adopter, Engine
 
@@ -29,10 +29,11 @@ def is_several_sites(X: Any) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in X)
 
 
-def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
+def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> dict[str, Any]:
     """Check what was passed to ``fit`` and sort it into sites, in the user's order: name -> rows (n, d).
 
-    Sets ``n_features_in_`` and feature names on the estimator.
+    With ``gaps``, NaN stands for a missing entry, and rows on disk (memory maps, zarr arrays) stay there.  Sets
+    ``n_features_in_`` and feature names on the estimator.
     """
     if is_several_sites(X):
         if sites is not None:
@@ -40,11 +41,11 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
         named = list(X.items()) if isinstance(X, Mapping) else [(f"site{i}", part) for i, part in enumerate(X)]
         if not named:
             raise InputError("no sites were given; give at least one table with rows")
-        return _hold_named(estimator, _by_text(named))
+        return _hold_named(estimator, _by_text(named), gaps)
     if isinstance(X, list | tuple) and not X:
         raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
-        return _hold_named(estimator, {"site0": X})
+        return _hold_named(estimator, {"site0": X}, gaps)
     whole = _checked(estimator, "all sites", X, alone=True, finite=False)
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
@@ -54,7 +55,7 @@ def hold(estimator: Any, X: Any, sites: Any = None) -> dict[str, Any]:
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
     parts = _by_text([(label, whole[np.flatnonzero(labels == label)]) for label in np.unique(labels)])
     for name, part in parts.items():
-        check_finite(name, part, _feature_names(X))
+        check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)
     return parts
 
@@ -92,14 +93,14 @@ def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
     return parts
 
 
-def _hold_named(estimator: Any, named: dict[str, Any]) -> dict[str, Any]:
+def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, Any]:
     tables = {name: part for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
     features = {name: (int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
     orders = check_same_features(features) if len(features) > 1 else {}
     checked: dict[str, Any] = {}
     for name, part in named.items():
         table = part.iloc[:, orders[name]] if orders.get(name) is not None and hasattr(part, "iloc") else part
-        checked[name] = _checked(estimator, name, table, alone=len(named) == 1)
+        checked[name] = _checked(estimator, name, table, alone=len(named) == 1, gaps=gaps)
     _remember_features(estimator, next((part for part in named.values() if _feature_names(part)), next(iter(named.values()))))
     return checked
 
@@ -117,7 +118,9 @@ def _remember_features(estimator: Any, table: Any) -> None:
         validate_data(estimator, table, skip_check_array=True, reset=True)
 
 
-def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True) -> Any:
+def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False) -> Any:
+    if gaps and is_on_disk(table):
+        return _checked_on_disk(name, table)
     if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
         return _checked_where_it_lies(name, table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
@@ -133,8 +136,25 @@ def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = 
     except ValueError as error:
         raise InputError(f"{prefix}{error}") from error
     if finite:
-        check_finite(name, X, _feature_names(table))
+        check_finite(name, X, _feature_names(table), missing=gaps)
     return X
+
+
+def is_on_disk(table: Any) -> bool:
+    """Whether a table lies in a file and is read by slices: a numpy memory map or a zarr array."""
+    return isinstance(table, np.memmap) or type(table).__module__.partition(".")[0] == "zarr"
+
+
+def _checked_on_disk(name: str, table: Any) -> Any:
+    """Rows that stay on disk: checked a block at a time, converted when they are read."""
+    if table.ndim != 2 or 0 in table.shape:
+        raise InputError(f"site {name!r}: shape {tuple(table.shape)} is not a table with rows and columns")
+    if table.dtype.kind not in "biuf":
+        raise InputTypeError(f"site {name!r}: dtype {table.dtype} does not hold real numbers; convert it first")
+    step = max(1, BLOCK_ELEMENTS // table.shape[1])
+    for first in range(0, table.shape[0] if table.dtype.kind == "f" else 0, step):
+        check_finite(name, np.asarray(table[first : first + step]), missing=True)
+    return table
 
 
 def _checked_where_it_lies(name: str, table: Any) -> Any:

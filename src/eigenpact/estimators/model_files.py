@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import FileError
+from ..errors import FileError, InputTypeError
 from ..runtime import Ledger, RoundRecord
 from .choices import describe_solver
 from .pca import FederatedPCA
@@ -85,6 +85,8 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a fitted estimator to a new folder; ``overwrite`` replaces an earlier model there, and nothing else."""
+    if not isinstance(pca, FederatedPCA):
+        raise InputTypeError(f"{type(pca).__name__} has no model folder yet, only FederatedPCA has; pickle it instead")
     check_is_fitted(pca)
     check_model_target(folder, overwrite=overwrite)
     arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})

@@ -10,10 +10,10 @@ numbers that the paper prints.  A new paper is added to ``PAPERS``.
 from __future__ import annotations
 
 from ..errors import InputError
-from . import faps, kernel
+from . import faps, kernel, oneshot, personalized, personalized_data, robust
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
-PAPERS = (faps, kernel)
+PAPERS = (faps, kernel, oneshot, personalized, personalized_data, robust)
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     reproduction.name: reproduction for paper in PAPERS for reproduction in paper.REPRODUCTIONS
@@ -28,4 +28,21 @@ def find(name: str) -> Reproduction:
     return REPRODUCTIONS[name]
 
 
-__all__ = ["PAPERS", "REPRODUCTIONS", "Grid", "Reproduced", "Reproduction", "Size", "Watch", "find", "paper_numbers"]
+def chosen(reproduction: Reproduction, **asked: str | None) -> dict[str, str]:
+    """The options that were asked for (not None), if the reproduction has them and knows their values.
+
+    >>> chosen(find("oneshot-fig1"), distribution="uniform"), chosen(find("faps-table4"), distribution=None)
+    ({'distribution': 'uniform'}, {})
+    """
+    given = {option: value for option, value in asked.items() if value is not None}
+    for option, value in given.items():
+        if option not in reproduction.options:
+            able = [other.name for other in REPRODUCTIONS.values() if option in other.options]
+            raise InputError(f"{reproduction.name} has no --{option}; leave it out, or choose {' or '.join(able)}, which has one")
+        if value not in reproduction.options[option]:
+            allowed = ", ".join(reproduction.options[option])
+            raise InputError(f"--{option} {value!r} is not known to {reproduction.name}; choose one of {allowed}")
+    return given
+
+
+__all__ = ["PAPERS", "REPRODUCTIONS", "Grid", "Reproduced", "Reproduction", "Size", "Watch", "chosen", "find", "paper_numbers"]

@@ -110,6 +110,35 @@ def bars(
     return figure
 
 
+def heat_maps(
+    title: str,
+    xlabel: str,
+    xs: Sequence[float],
+    ylabel: str,
+    ys: Sequence[float],
+    maps: Mapping[str, Sequence[Sequence[float]]],
+) -> Figure:
+    """Side by side, one map for each name: values[y][x] by colour on one logarithmic scale, and written into the cells."""
+    figure = Figure(figsize=(1.0 + 4.2 * len(maps), 1.6 + 0.55 * len(ys)), dpi=110, layout="constrained")
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    axes = np.asarray(figure.subplots(1, len(maps), squeeze=False), dtype=object)[0]
+    logs = {name: np.log10(np.maximum(np.asarray(values, dtype=float), SMALLEST)) for name, values in maps.items()}
+    low, high = min(float(v.min()) for v in logs.values()), max(float(v.max()) for v in logs.values())
+    for ax, (name, values) in zip(axes, logs.items(), strict=True):
+        image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=low, vmax=high)
+        for i, row in enumerate(values):
+            for j, value in enumerate(row):
+                colour = "black" if value > (low + high) / 2 else "white"
+                ax.text(j, i, f"{10**value:.0e}", ha="center", va="center", fontsize=8, color=colour)
+        ax.set_title(name, fontsize=11, parse_math=False)
+        ax.set_xticks(range(len(xs)), [f"{x:g}" for x in xs])
+        ax.set_yticks(range(len(ys)), [f"{y:g}" for y in ys])
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+    figure.colorbar(image, ax=list(axes), label="logarithm to base 10", shrink=0.9)
+    return figure
+
+
 def _draw(ax: Axes, panel: Panel, styles: Mapping[str, int]) -> None:
     ticks = sorted({x for xs, _ in panel.curves.values() for x in xs})
     places = {x: i for i, x in enumerate(ticks)} if panel.every else {x: x for x in ticks}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import resources
@@ -68,12 +68,14 @@ class Watch:
 class Reproduction:
     """One table or figure of a paper.
 
-    ``name`` is what users write, ``what`` tells it in a line, and ``make(size, seed, watch)`` computes it.
+    ``name`` is what users write, ``what`` tells it in a line, and ``make(size, seed, watch, **chosen)`` computes it.
+    ``options`` are what can be chosen besides, which few have: option -> values allowed, the first of them by default.
     """
 
     name: str
     what: str
-    make: Callable[[Size, int, Watch], Reproduced]
+    make: Callable[..., Reproduced]
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def paper_numbers(paper: str) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading, with_kept
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, Post, SiteEndpoint
-from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger
+from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger, shortened
 from .site import Request, Response, Site, SiteServer
 from .summation import PlainSum, Summation
 from .tapping import tapped
@@ -55,6 +55,8 @@ __all__ = [
     "find_local",
     "local",
     "read_site_ledger",
+    "shortened",
     "tapped",
     "wire_table",
+    "with_kept",
 ]

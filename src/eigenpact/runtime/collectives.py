@@ -77,7 +77,10 @@ class At(Call):
 
 
 class Chain(Call):
-    """A state passed from site to site in sorted order; each site sees its predecessor's state.  One round per hop."""
+    """A state passed from site to site in sorted order; each site sees its predecessor's state.  One round per hop.
+
+    The coordinator relays it, so it sees every state, too.
+    """
 
     kind = "chain"
 

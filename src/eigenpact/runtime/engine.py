@@ -72,11 +72,6 @@ class Outcome:
     results: tuple[str, ...] = ()
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def with_kept(self, servers: Mapping[str, SiteServer]) -> Outcome:
-        """This outcome with what the sites of this process keep; an engine calls it in the end, in every process."""
-        self.kept = {name: server.results(self.results) for name, server in servers.items()} if self.results else {}
-        return self
-
     def pack(self) -> bytearray:
         """Bytes for a broadcast."""
         header = {
@@ -100,6 +95,14 @@ class Outcome:
 
 
 Job = Callable[[Connection], Outcome]
+
+
+def with_kept(outcome: Outcome, servers: Mapping[str, SiteServer]) -> Outcome:
+    """An outcome with what the sites of this process keep of it; an engine calls this in the end, in every process."""
+    results = getattr(outcome, "results", ())  # a job may return something of its own
+    if results:
+        outcome.kept = {name: server.results(results) for name, server in servers.items()}
+    return outcome
 
 
 class Engine(Protocol):
@@ -164,4 +167,4 @@ class Spreading(Protocol):
         ...
 
 
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading"]
+__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading", "with_kept"]

@@ -12,6 +12,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,21 @@ class LocalFunction:
         """The function's name without its module."""
         return self.name.rpartition(":")[2]
 
+    @cached_property
+    def size_names(self) -> frozenset[str]:
+        """Names that stand for sizes in what the function takes or sends; other numbers are seeds, steps, tolerances."""
+        return frozenset(name for shape in (*self.takes.values(), *self.sends.values()) for name in shape.names)
+
     def check_args(self, args: Arrays, n_features: int) -> dict[str, int]:
-        """Check arguments against ``takes`` and return the sizes they determine; a whole number is the size of its name."""
+        """Check arguments against ``takes`` and return the sizes they determine; a number that has a size's name is that size."""
         sizes = {"d": n_features}
         self._check("argument", self.takes, args, sizes)
         for label, a in zip(self.takes, args, strict=True):
-            if a.ndim == 0 and a.dtype.kind in "iu" and sizes.setdefault(label, int(a)) != a:
+            if a.ndim or label not in self.size_names:
+                continue
+            if a.dtype.kind not in "iu":
+                raise WireError(f"{self.name}: argument {label!r} is a size and must be a whole number, not {a.dtype}")
+            if sizes.setdefault(label, int(a)) != a:
                 raise WireError(f"{self.name}: argument {label!r} is {a}, but size {label!r} is {sizes[label]} already")
         return sizes
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from ..errors import EigenpactError, PolicyError, StepError, TooFewSites, WireError
 from . import wire
 from .engine import Connection
 from .local import Arrays
-from .policy import Plan
+from .policy import Plan, shortened
 from .site import Request, Response, SiteServer
 
 CHECKSUM = 8
@@ -93,11 +93,12 @@ class SiteEndpoint:
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
         except EigenpactError as error:
-            return self._refuse(facts, "error", f"{type(error).__name__}: {error}")
+            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
+            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
 
-    def _refuse(self, facts: dict[str, Any], how: str, reason: str) -> bytes:
-        self._tell(reason)
-        return _seal(wire.pack(facts | {how: reason}))
+    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
+        self._tell(shortened(reason) + cause)
+        return _seal(wire.pack(facts | {how: shortened(reason)}))
 
     def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
@@ -147,8 +148,9 @@ class MailConnection(Connection):
         self._reasons: dict[str, str] = {}  # why sites were dropped
         self._features: dict[str, int] = {}
         told = self._ask(sorted(self._present), wire.pack(_hello("", 0)), ("", 0, 0))
-        self._features = {name: header["n_features"] for name, (header, _) in told.items() if "n_features" in header}
-        self._reasons |= {name: _refusal(header) for name, (header, _) in told.items() if name not in self._features}
+        self._features = {name: header["n_features"] for name, (header, _) in told.items() if _count(header.get("n_features"))}
+        for name in told.keys() - self._features.keys():
+            self._reasons[name] = _refusal(told[name][0]) or "it did not tell how many features it has"
         if told and not self._features:
             raise TooFewSites(f"none of {len(told)} sites answered within {round_timeout:g} s; start them, or allow more time")
 
@@ -183,7 +185,8 @@ class MailConnection(Connection):
         self._present |= self._heard
         self._heard.clear()
         told = self._ask(self.sites(), wire.pack(_hello(run, epoch)), (run, epoch, 0))
-        return {name: header.get("last", 0) for name, (header, _) in told.items()}
+        last = {name: header.get("last") for name, (header, _) in told.items()}
+        return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order, ``lost`` for sites that did not answer."""
@@ -191,8 +194,8 @@ class MailConnection(Connection):
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
-            error = f"refused: {header['refused']}" if "refused" in header else header.get("error", "")
-            yield Response(name, arrays, error=error, lost="lost" in header, reason=header.get("lost", ""))
+            error = f"refused: {_told(header, 'refused')}" if "refused" in header else _told(header, "error")
+            yield Response(name, arrays, error=error, lost="lost" in header, reason=_told(header, "lost"))
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Graph programs need engines whose nodes reach each other."""
@@ -262,7 +265,7 @@ class _Letters:
         if name not in self._mail._present:  # whatever it says, it is there again
             self._mail._heard.add(name)
         if "damaged" in header:
-            self._ask_again(name, f"damaged request: {header['damaged']}")
+            self._ask_again(name, f"damaged request: {_told(header, 'damaged')}")
         elif (header.get("run"), header.get("epoch"), header.get("step")) == self._key and name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = header, arrays
@@ -301,7 +304,16 @@ def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
 
 def _refusal(header: Mapping[str, Any]) -> str:
     """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
-    return str(header.get("refused") or header.get("error") or header.get("lost") or "")
+    return _told(header, "refused") or _told(header, "error") or _told(header, "lost")
+
+
+def _told(header: Mapping[str, Any], key: str) -> str:
+    """A reason that a site gave: one line of bounded length, whatever it sent, for it comes into errors, ledgers and logs."""
+    return shortened(" ".join("".join(c if c.isprintable() else " " for c in str(header.get(key, ""))).split()))
+
+
+def _count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _check_types(header: dict[str, Any]) -> None:

@@ -8,17 +8,20 @@ admitted, refused and sent stands in the site's own ledger, a file with one JSON
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from ..errors import FileError, InputError, PolicyError
+from ..errors import EigenpactError, FileError, InputError, PolicyError, WireError
 from .ledger import COORDINATOR, describe
-from .local import Arrays, LocalFunction
+from .local import Arrays, LocalFunction, find_local
 
 if TYPE_CHECKING:
     from .site import Request, Response
@@ -28,6 +31,12 @@ SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max"
 
 ALWAYS = frozenset({"sum", "local"})
 """Collectives that need no rule of their own."""
+
+RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""Identifiers of runs; they stand in every row of a site's ledger, so a coordinator may not choose them at will."""
+
+MOST_TOLD = 500
+"""Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class Policy:
         Columns of any array that is sent here, and components that may be asked for.
     max_message_bytes : int
         Larger messages are refused unread.
+    max_seconds : int
+        Seconds that one request may be computed here; then this site's part of the run ends.
     allow_gather, allow_at, allow_max, allow_chain : bool
         Whether collectives are allowed that show this site's reply, and not only its part of a sum, to someone.
     """
@@ -114,6 +125,7 @@ class Policy:
     max_runs_per_day: int = 50
     max_components: int = 100
     max_message_bytes: int = 1 << 28
+    max_seconds: int = 3600
     allow_gather: bool = False
     allow_at: bool = False
     allow_max: bool = False
@@ -148,6 +160,25 @@ class Policy:
         """As JSON can hold it."""
         return asdict(self)
 
+    def load(self) -> None:
+        """Import the owner's modules, and see that every function is known that the rules name: a slip would allow less."""
+        for module in self.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise InputError(
+                    f"rule modules: {module!r} cannot be imported here ({error}); install it, or leave it out"
+                ) from error
+        for function in self.functions:
+            try:
+                find_local(function)
+            except WireError as error:
+                raise InputError(f"rule functions: {function!r} is not known here; check its name, and the modules") from error
+
+    def kinds(self) -> frozenset[str]:
+        """Collectives that are allowed."""
+        return ALWAYS | {kind for kind, rule in SINGLE_REPLIES.items() if getattr(self, rule)}
+
 
 class Gate:
     """Admits or refuses what a coordinator asks of one site.
@@ -170,7 +201,6 @@ class Gate:
         self._features = features if isinstance(features, int) else tuple(features)
         self._plan: Plan | None = None
         self._run = ""
-        self._replies = 0
 
     @property
     def policy(self) -> Policy:
@@ -179,18 +209,21 @@ class Gate:
 
     def admit(self, run: str, facts: Any) -> None:
         """Admit a run by its plan, or refuse it by the name of a rule; the plan of another run ends with that."""
+        most = self._policy.max_runs_per_day
         try:
+            if not RUN.fullmatch(run):
+                raise PolicyError("rule plan: a run is named by at most 64 letters, digits, - or _")
             plan = Plan.from_dict(facts)
             self._check_plan(plan)
-            if not self._ledger.knows(run) and self._ledger.runs_today() >= self._policy.max_runs_per_day:
-                raise PolicyError(f"rule max_runs_per_day = {self._policy.max_runs_per_day}: as many runs were admitted already")
+            with self._ledger.locked():
+                if not self._ledger.knows(run) and self._ledger.runs_today() >= most:
+                    raise PolicyError(f"rule max_runs_per_day = {most}: as many runs were admitted already")
+                row = {"solver": plan.solver, "n_components": plan.n_components, "max_rounds": plan.max_rounds}
+                self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
             self.refused(run, str(error))
             raise
-        self._plan, self._run, self._replies = plan, run, self._ledger.replies(run)
-        self._ledger.write(
-            run=run, what="admitted", solver=plan.solver, n_components=plan.n_components, max_rounds=plan.max_rounds
-        )
+        self._plan, self._run = plan, run
 
     def check(self, request: Request, function: LocalFunction) -> None:
         """Refuse a request that breaks a rule or was not announced."""
@@ -201,27 +234,41 @@ class Gate:
             raise
 
     def sent(self, request: Request, response: Response, again: bool = False) -> None:
-        """Write down what is about to leave."""
+        """Write down what is about to leave, unless another process of this site has sent the run's last reply meanwhile."""
         shapes, dtypes, size = describe(response.arrays)
         if not shapes:
             return
-        self._replies += not again
-        self._ledger.write(
-            run=request.run,
-            what="sent again" if again else "sent",
-            to=COORDINATOR,
-            epoch=request.epoch,
-            step=request.step,
-            kind=request.kind,
-            function=request.function,
-            shapes=shapes,
-            dtypes=dtypes,
-            bytes=size,
-        )
+        try:
+            with self._ledger.locked():
+                if not again:
+                    self._check_rounds(request.run)
+                self._ledger.write(
+                    run=request.run,
+                    what="sent again" if again else "sent",
+                    to=COORDINATOR,
+                    epoch=request.epoch,
+                    step=request.step,
+                    kind=request.kind,
+                    function=request.function,
+                    shapes=shapes,
+                    dtypes=dtypes,
+                    bytes=size,
+                )
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
 
     def refused(self, run: str, reason: str, function: str = "") -> None:
         """Write down a refusal."""
-        self._ledger.write(run=run, what="refused", reason=reason, **({"function": function} if function else {}))
+        self._write_reason("refused", run, reason, function)
+
+    def failed(self, request: Request, reason: str) -> None:
+        """Write down that a function failed, which the coordinator is told."""
+        self._write_reason("failed", request.run, reason, request.function)
+
+    def _write_reason(self, what: str, run: str, reason: str, function: str) -> None:
+        named = {"function": shortened(function)} if function else {}
+        self._ledger.write(run=shortened(run), what=what, reason=shortened(reason), **named)
 
     def _check_plan(self, plan: Plan) -> None:
         rules = self._policy
@@ -229,11 +276,11 @@ class Gate:
             raise PolicyError(
                 f"rule solvers: {plan.solver!r} is not allowed here; allowed are {', '.join(rules.solvers) or 'none'}"
             )
+        for kind in plan.kinds:
+            self._check_kind(kind)
         unlisted = sorted(set(plan.functions) - set(rules.functions))
         if unlisted:
             raise PolicyError(f"rule functions: {unlisted[0]!r} is not listed at this site")
-        for kind in plan.kinds:
-            self._check_kind(kind)
         if plan.max_rounds > rules.max_rounds:
             raise PolicyError(f"rule max_rounds = {rules.max_rounds}: the plan allows itself {plan.max_rounds}")
         if plan.n_components is not None and plan.n_components > rules.max_components:
@@ -273,9 +320,14 @@ class Gate:
         self._check_kind(request.kind)
         if request.kind not in plan.kinds:
             raise PolicyError(f"rule plan: {request.kind!r} is not in the plan that was admitted")
-        if self._replies >= rules.max_rounds and request.kind != "local":
-            raise PolicyError(f"rule max_rounds = {rules.max_rounds}: as many replies of this run were sent already")
+        if request.kind != "local":
+            self._check_rounds(request.run)
         self._check_widths(function, request.args)
+
+    def _check_rounds(self, run: str) -> None:
+        most = self._policy.max_rounds
+        if self._ledger.replies(run) >= most:
+            raise PolicyError(f"rule max_rounds = {most}: as many replies of this run were sent already")
 
     def _check_kind(self, kind: str) -> None:
         if kind in ALWAYS:
@@ -286,38 +338,64 @@ class Gate:
             raise PolicyError(f"rule {SINGLE_REPLIES[kind]} = false: {kind!r} would show this site's own reply")
 
     def _check_widths(self, function: LocalFunction, args: Arrays) -> None:
-        """Every axis but the features is a number of columns that the coordinator chose; so is a whole number."""
+        """Every axis but the features is a number of columns that the coordinator chose; so is a number named like an axis."""
         most = self._policy.max_components
         for (label, shape), array in zip(function.takes.items(), args, strict=True):
             axes = shape.text.split() if shape.text != "..." else ["..."] * array.ndim
             chosen = [n for axis, n in zip(axes, array.shape, strict=True) if axis != "d"]
-            number = [int(array)] if array.ndim == 0 and array.dtype.kind in "iu" else []
+            number = [int(array)] if array.ndim == 0 and label in function.size_names else []
             if max([*chosen, *number], default=0) > most:
                 size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"
                 raise PolicyError(f"rule max_components = {most}: argument {label!r} of {function.short_name} is {size}")
 
 
 class SiteLedger:
-    """A site's own account in a file: one JSON object a line, on disk before anything leaves."""
+    """A site's own account in a file: one JSON object a line, on disk before anything leaves.
+
+    A site may answer several jobs at a time, each in a process of its own.  All of them write to this file, and count what all of
+    them wrote: otherwise a coordinator would have every limit once for every job.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._admitted: dict[str, datetime] = {}
-        self._replies: dict[str, int] = {}
-        for row in read_site_ledger(self.path):
-            self._note(row)
+        self._file: IO[bytes] | None = None  # while it is locked
+        self._forget()
+        if self.path.exists():
+            with self.locked():
+                pass
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes meanwhile, and what others wrote before is counted."""
+        import fcntl  # not everywhere, unlike this module
+
+        if self._file is not None:
+            yield
+            return
+        try:
+            with open(self.path, "ab+", opener=_owner_only) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self._catch_up(file)
+                self._file = file
+                yield
+        except OSError as error:
+            if isinstance(error, EigenpactError):
+                raise
+            raise FileError(f"the site's ledger {self.path} cannot be written: {error.strerror}; nothing was sent") from error
+        finally:
+            self._file = None
 
     def write(self, **facts: Any) -> None:
         """Append a row with the time, and wait until it is on disk."""
         row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts
-        try:
-            with open(self.path, "a", encoding="utf-8", opener=_owner_only) as file:
-                file.write(json.dumps(row, separators=(",", ":")) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise FileError(f"the site's ledger {self.path} cannot be written: {error.strerror}; nothing was sent") from error
-        self._note(row)
+        with self.locked():
+            assert self._file is not None
+            line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._counted += len(line)
+            self._note(row)
 
     def knows(self, run: str) -> bool:
         """Whether the run was admitted before."""
@@ -332,6 +410,25 @@ class SiteLedger:
         """Replies sent in a run so far."""
         return self._replies.get(run, 0)
 
+    def _forget(self) -> None:
+        self._admitted: dict[str, datetime] = {}
+        self._replies: dict[str, int] = {}
+        self._counted, self._lines = 0, 0  # bytes and lines
+
+    def _catch_up(self, file: IO[bytes]) -> None:
+        """Count rows that others wrote; cut off one that was torn when the machine stopped, or the next would join it."""
+        if file.seek(0, os.SEEK_END) < self._counted:  # the owner has begun another
+            self._forget()
+        file.seek(self._counted)
+        written = file.read()
+        whole = written[: written.rfind(b"\n") + 1]
+        for row in _rows(self.path, whole, self._lines):
+            self._note(row)
+        self._counted += len(whole)
+        self._lines += whole.count(b"\n")
+        if whole != written:
+            file.truncate(self._counted)
+
     def _note(self, row: Mapping[str, Any]) -> None:
         run = str(row.get("run", ""))
         if row.get("what") == "admitted":
@@ -341,21 +438,36 @@ class SiteLedger:
 
 
 def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a site's ledger; none if there is no file yet."""
+    """The rows of a site's ledger; none if there is no file yet.  A torn last line tells of nothing that left."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        written = Path(path).read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise FileError(f"the site's ledger {path} cannot be read: {error.strerror}") from error
+    return _rows(path, written[: written.rfind(b"\n") + 1])
+
+
+def shortened(text: str) -> str:
+    """A text of bounded length, for logs and ledgers.
+
+    >>> len(shortened("x" * 10_000))
+    500
+    """
+    return text if len(text) <= MOST_TOLD else text[: MOST_TOLD - 3] + "..."
+
+
+def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]]:
+    """Rows of whole lines, the first of which comes after so many others."""
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), before + 1):
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            if number == len(lines):  # torn when the machine stopped; what it tells of did not leave
-                break
-            raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another") from error
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
+        rows.append(row)
     return rows
 
 

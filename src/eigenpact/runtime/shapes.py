@@ -72,6 +72,16 @@ class Shape:
             axes.append(Axis(token, bare != token, expression))
         return cls(text, tuple(axes))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of sizes that stand in it.
+
+        >>> sorted(Shape.parse("d <=k n*m").names)
+        ['d', 'k', 'm', 'n']
+        """
+        nodes = (node for axis in self.axes for node in ast.walk(axis.expression))
+        return frozenset(node.id for node in nodes if isinstance(node, ast.Name))
+
     def fits(self, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
         """Whether an array of this shape fits the declaration, given (and extending) the known sizes."""
         if self.text == "...":

@@ -148,7 +148,12 @@ class SiteServer:
             self._gate.check(request, function)
         if begins:
             self._begin(request.run, request.epoch)
-        response = self._answer(request, function, sizes)
+        try:
+            response = self._answer(request, function, sizes)
+        except EigenpactError as error:
+            if self._gate is not None:
+                self._gate.failed(request, str(error))
+            raise
         if self._gate is not None:
             self._gate.sent(request, response)
         self._last, self._digest, self._response = request.step, request.digest, response
@@ -177,7 +182,8 @@ class SiteServer:
         except EigenpactError as error:
             raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
         except Exception as error:
-            raise SiteFailure(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}: {error}") from error
+            told = "" if self._gate is not None else f": {error}"  # whose text may hold values of rows
+            raise SiteFailure(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}{told}") from error
         self._kept |= reply.keep
         self._inbox = {}
         return response

@@ -102,6 +102,50 @@ def test_resumes_to_the_same_bits(solver: Any, tmp_path: Path) -> None:
     assert resumed.n_rounds_ == whole.n_rounds_
 
 
+STARTED = [
+    ep.Lanczos(start="one-shot", sine=1e-4),
+    ep.Davidson(proxy=0, start="one-shot", sine=1e-3),
+    ep.Power(start="one-shot", sine=1e-3),
+    ep.ShiftInvert(start="one-shot", sine=1e-3),
+]
+
+
+@pytest.mark.parametrize("solver", STARTED, ids=lambda solver: solver.name)
+def test_a_start_at_another_eigenvector_is_left(solver: Any) -> None:
+    """Every site's own first direction is its own; the pooled first one is second everywhere, so the merge misses it."""
+    rng = np.random.default_rng(0)
+    sites = {}
+    for i in range(4):
+        variances = np.full(20, 0.1)
+        variances[i], variances[10] = 2 + 0.1 * (4 - i), 0.7
+        sites[f"s{i}"] = np.linalg.qr(rng.normal(size=(400, 20)))[0] * np.sqrt(variances)
+    pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0).fit(sites)
+    assert largest_sine(pca.components_.T, np.eye(20)[:, 10:11]) < 0.01
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "davidson", "power", "shift-invert"])
+def test_all_components_have_no_angle(solver: str) -> None:
+    """With k = d there is nothing outside."""
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [4, 3, 2, 1]
+    assert ep.FederatedPCA(4, solver=solver, random_state=0).fit([X[:20], X[20:]]).angle_estimate_ == 0.0
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e150])
+def test_units_beyond_float64_are_refused(factor: float) -> None:
+    """Norms would vanish or overflow: the message says what to do."""
+    X = np.random.default_rng(0).normal(size=(60, 4)) * factor
+    with pytest.raises(InputError, match="give the data in other units"):
+        ep.FederatedPCA(2, solver="lanczos", center=False).fit([X[:20], X[20:]])
+
+
+def test_a_one_shot_start_needs_a_second_round() -> None:
+    """No solver takes more rounds than it may."""
+    sites, _ = gap_problem(0.9, 0, m=2, n=30, d=10)
+    for solver in (ep.Lanczos(start="one-shot"), ep.Power(start="one-shot")):
+        with pytest.raises(InputError, match="max_rounds=1 leaves no round after a one-shot start"):
+            ep.FederatedPCA(1, solver=solver, max_rounds=1).fit(sites)
+
+
 def test_hindsight() -> None:
     """Estimates that proved too small raise the next one; those that proved too large do not lower it; old ones are forgotten."""
     Z = np.eye(3)[:, :1]
@@ -130,7 +174,7 @@ def test_parameters_are_checked() -> None:
     for make in (ep.Lanczos, ep.Davidson):
         with pytest.raises(InputError, match="sine=2 must be a number between 0 and 1"):
             make(sine=2)
-        with pytest.raises(InputError, match="max_blocks=2 must be at least 3"):
+        with pytest.raises(InputError, match="max_blocks=2 must be a whole number >= 3"):
             make(max_blocks=2)
         with pytest.raises(InputError, match="start='warm' must be one of random, one-shot"):
             make(start="warm")  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import eigenpact as ep
 from eigenpact.algorithms.statistical.hot_potato import gap
 from eigenpact.errors import InputError
 from eigenpact.metrics import largest_sine
+from eigenpact.privacy import Eavesdropper
 from eigenpact.runtime import Site
 
 Matrix = np.ndarray[Any, Any]
@@ -97,8 +98,20 @@ def test_unconfirmed_and_strict() -> None:
     assert (np.diff(quiet.explained_variance_) <= 0).all()
     with pytest.warns(ep.NotConvergedWarning, match="not within tol 1.0e-08"):
         ep.FederatedPCA(2, solver="hot-potato", tol=1e-8, random_state=0).fit(sites)
-    with pytest.raises(InputError, match="max_batch=0 must be a whole number >= 1"):
-        ep.HotPotato(max_batch=0)
+    for wrong in (0, True, 1.5):
+        with pytest.raises(InputError, match=f"max_batch={wrong} must be a whole number >= 1"):
+            ep.HotPotato(max_batch=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="max_rounds=3 is too few: hot-potato takes a round for each of the 3 sites and one to"):
+        ep.FederatedPCA(2, solver="hot-potato", max_rounds=3).fit(sites)
+
+
+def test_the_coordinator_relays_every_state() -> None:
+    """Who runs the coordinator sees the first site's own directions: the page and the docstring say so."""
+    sites, _ = gaussian_sites(3, 100, 10, 4)
+    spy = Eavesdropper(ep.engines.InProcess())
+    ep.FederatedPCA(1, solver="hot-potato", center=False, engine=spy, random_state=0).fit(sites)
+    W = spy.replies("s00", "pass_over")[0].arrays[0]
+    assert largest_sine(W[:, :1], pooled({"a": sites["s00"]}, 1)) < 1e-10
 
 
 def test_gap_is_cautious() -> None:

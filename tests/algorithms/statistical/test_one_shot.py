@@ -148,6 +148,28 @@ def test_the_medoid_is_not_an_outlier() -> None:
     assert medoid < outlier
 
 
+def test_a_direction_that_no_site_sent() -> None:
+    """Large for all together, second at every site: the merge is wrong, and one random direction is enough to doubt it here."""
+    rng = np.random.default_rng(0)
+    sites = {}
+    for i in range(4):
+        variances = np.full(8, 0.01)
+        variances[i], variances[7] = 2 + 0.1 * (4 - i), 1.9
+        sites[f"s{i}"] = np.linalg.qr(rng.normal(size=(100, 8)))[0] * np.sqrt(variances)
+    for merge in ("projection", "svd"):
+        pca = fit(sites, 1, merge)
+        assert abs(pca.components_[0, 7]) < 1e-6
+        assert pca.angle_estimate_ > 0.5
+
+
+def test_one_round_only() -> None:
+    """With max_rounds=1 nothing is confirmed, and the reason says why."""
+    sites = sites_of_one_distribution([60, 60], 8)
+    pca = ep.FederatedPCA(1, solver="one-shot", center=False, random_state=0, max_rounds=1).fit(sites)
+    assert pca.n_rounds_ == 1
+    assert "not confirmed (max_rounds=1)" in pca.stop_reason_
+
+
 def test_parameters_are_checked() -> None:
     """Each message names the value and what is allowed."""
     with pytest.raises(InputError, match="merge='mean' must be one of average, sign, projection, stack, svd"):
@@ -158,6 +180,11 @@ def test_parameters_are_checked() -> None:
     for wrong in ("x", 2, -3):
         with pytest.raises(InputError, match=r"reference=.* is not a site; the sites are s0, s1"):
             fit(sites, 1, "sign", reference=wrong)
+    with pytest.raises(InputError, match="confirm='no' must be True or False"):
+        ep.OneShot(confirm="no")  # type: ignore[arg-type]
+    few = {"s0": sites["s0"][:2], "s1": sites["s1"]}
+    with pytest.raises(InputError, match=r"site 's0' has 2 directions of its own, too few for n_components=3; choose"):
+        fit(few, 3, "sign", reference="s0")
     with pytest.raises(InputError, match="a share of the variance"):
         fit(sites, 0.9, "sign")  # type: ignore[arg-type]
 

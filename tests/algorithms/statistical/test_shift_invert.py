@@ -113,8 +113,22 @@ def test_literal_is_algorithm_1() -> None:
         shift, solves = shift - step / 2, solves + m_1 + 1
     solves += m_2
     told = [r.details["angle"] for r in pca.history_ if r.details]
-    assert len(told) == solves  # every linear system of Algorithm 1 was solved, no more
-    assert 0.5 <= (shift - values[-1]) / delta <= 2.5  # Lemma 5: the last shift is a gap away
+    assert len(told) == solves  # every linear system of Algorithm 1 was solved, and no more: the shifts fell as often
+
+
+def test_literal_out_of_rounds() -> None:
+    """A unit vector, its own variance, and no claim: the iterations were not done."""
+    X, C = problem()
+    for rounds in (3, 100):
+        with pytest.warns(ep.NotConvergedWarning, match=f"max_rounds={rounds} reached at .* before Algorithm 1 was done"):
+            pca = ep.FederatedPCA(
+                1, solver=ep.ShiftInvert(literal=True, gap=0.02), center=False, random_state=0, max_rounds=rounds
+            ).fit({"a": X[:120], "b": X[120:]})
+        w = pca.components_[0]
+        assert np.linalg.norm(w) == pytest.approx(1)
+        assert pca.singular_values_[0] ** 2 == pytest.approx(w @ C @ w)
+        assert pca.n_rounds_ == rounds
+        assert pca.angle_estimate_ == 1.0
 
 
 def test_parameters_are_checked() -> None:
@@ -125,19 +139,27 @@ def test_parameters_are_checked() -> None:
         ep.ShiftInvert(gap=2)
     with pytest.raises(InputError, match="literal=True needs an estimate of the gap"):
         ep.ShiftInvert(literal=True)
+    with pytest.raises(InputError, match="inner='nesterov': literal=True solves"):
+        ep.ShiftInvert(literal=True, gap=0.1, inner="nesterov")
     X, _ = problem()
     with pytest.raises(InputError, match="n_components=2: literal=True is the paper's algorithm for one component"):
         ep.FederatedPCA(2, solver=ep.ShiftInvert(literal=True, gap=0.1)).fit([X[:100], X[100:]])
+    with pytest.raises(InputError, match="max_rounds=3 is too few for n_components=3"):
+        ep.FederatedPCA(3, solver="shift-invert", max_rounds=3).fit([X[:100], X[100:]])
     with pytest.warns(ep.NotConvergedWarning, match=r"max_rounds=5 reached"):
         ep.FederatedPCA(1, solver="shift-invert", random_state=0, max_rounds=5).fit([X[:100], X[100:]])
 
 
-def test_power_is_subspace_iteration() -> None:
-    """The same bits as ``subspace``, and its own stopping rule is near the truth."""
+def test_power_is_the_power_method() -> None:
+    """Round by round w <- C w / ||C w||, and its own stopping rule is near the truth."""
     X, C = problem()
     sites = {"a": X[:120], "b": X[120:]}
-    power, subspace = (ep.FederatedPCA(2, solver=s, center=False, random_state=0).fit(sites) for s in ("power", "subspace"))
-    assert power.components_.tobytes() == subspace.components_.tobytes()
+    seen: list[Matrix] = []
+    ep.FederatedPCA(1, solver="power", center=False, random_state=0, callback=lambda r: seen.append(r.basis)).fit(sites)
+    w = seen[0]
+    for Z in seen[1:8]:
+        w = C @ w / np.linalg.norm(C @ w)
+        assert largest_sine(Z, w) < 1e-12
     early = ep.FederatedPCA(1, solver=ep.Power(sine=1e-4), center=False, random_state=0).fit(sites)
     sine = largest_sine(early.components_.T, np.linalg.eigh(C)[1][:, -1:])
     assert 1e-5 < sine < 2e-4

@@ -44,6 +44,9 @@ from ..setup import Setup
 from ..solution import Solution, check_sine, residual_angle
 from ..start import Start, check_start, first_block
 
+STEADY = 0.1
+"""A contraction that changes by less than this share of its distance from 1 is taken for that of the gap."""
+
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
@@ -71,7 +74,7 @@ class Subspace:
         """Iterate until the KKT residual is small."""
         tol, k = setup.stopping_tol(self.default_tol), setup.whole_components()
         if state is None:
-            Z, ratio, residual_prev = await first_block(setup, k, self.start, start), 1.0, np.inf  # line 1
+            Z, ratio, residual_prev = await first_block(setup, k, self.start, start, self.sine), 1.0, np.inf  # line 1
             first = 1 if self.start == "random" or start is not None else 2
         else:
             Z, (ratio, residual_prev, done) = state["Z"], state["counters"]
@@ -79,13 +82,15 @@ class Subspace:
         for t in range(first, max(first, setup.max_rounds) + 1):  # line 2
             G = await Sum(scatter_action, Z)  # line 3
             residual = kkt(G, Z, setup.trace)
+            ratio_prev = ratio
             if np.isfinite(residual_prev):  # until then nothing is known of the contraction
                 ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
             values, rotation = top_eigenpairs(Z.T @ G)
             Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
             next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k, unless they are closer than tol
-            angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value))
-            converged = residual <= tol or (self.sine is not None and angle <= self.sine)
+            angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value)) if k < setup.n_features else 0.0
+            settled = abs(ratio - ratio_prev) <= STEADY * (1 - ratio)  # else it is not yet the last directions that it tells of
+            converged = residual <= tol or (self.sine is not None and angle <= self.sine and settled)
             last = converged or t >= setup.max_rounds
             state = {"Z": Z, "counters": np.array([ratio, residual_prev, t])}
             await Progress(basis=Z_prev, objective=setup.share(values), kkt=residual, state=None if last else state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...linalg import Array, new_directions, top_eigenpairs
+from ...linalg import Array, new_directions, random_orthonormal, top_eigenpairs
 from ...metrics import kkt
 from ...runtime import Progress, Sum
 from ..products import scatter_action
@@ -18,20 +18,23 @@ WORTH_A_LOOK = 1e-12
 async def confirmed(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
     """The estimate Z (d x k, orthonormal), turned to its own principal axes, with variances, residual and angle.  One round.
 
-    C is multiplied with Z and with up to k of the ``others`` (d x any), which say where the spectrum goes on behind Z: the
-    largest variance among them gives the gap, and where there are none, the mean of what is left.  ``what`` names the method in
-    the reason.
+    C is multiplied with Z, with up to k of the ``others`` (d x any), and with one random direction g, which say where the
+    spectrum goes on behind Z: at the largest variance among the others, or ||A g||^2 / g^T A g for what C leaves out of them, A.
+    Both are lower bounds: a large direction that none of them meets keeps the estimate too small.  ``what`` names the method.
     """
     k = Z.shape[1]
     longest = float(np.linalg.norm(others, axis=0).max(initial=0.0))
     behind = new_directions(others, Z, WORTH_A_LOOK * longest)[:, :k] if longest > 0 else others[:, :0]
-    product = await Sum(scatter_action, np.concatenate([Z, behind], axis=1))
-    CZ, CB = product[:, :k], product[:, k:]
+    known = np.concatenate([Z, behind], axis=1)
+    anything = new_directions(random_orthonormal(len(Z), 1, setup.seed + 1), known, WORTH_A_LOOK)
+    product = await Sum(scatter_action, np.concatenate([known, anything], axis=1))
+    CZ, CB, Cg = product[:, :k], product[:, k : known.shape[1]], product[:, known.shape[1] :]
     values, rotation = top_eigenpairs(Z.T @ CZ)
     residual = kkt(CZ, Z, setup.trace)
-    following = (setup.trace - float(values.sum())) / max(1, setup.n_features - k)
-    if behind.shape[1]:
-        following = float(top_eigenpairs(behind.T @ CB, 1)[0][0])
+    following = float(top_eigenpairs(behind.T @ CB, 1)[0][0]) if behind.shape[1] else 0.0
+    Ag = Cg - known @ (known.T @ Cg)
+    if float(np.sum(anything * Ag)) > 0:
+        following = max(following, float(np.sum(Ag**2) / np.sum(anything * Ag)))
     angle = 0.0 if k == setup.n_features else residual_angle(residual * setup.trace, float(values[-1]), following)
     basis = np.ascontiguousarray(Z @ rotation)
     await Progress(basis=basis, objective=setup.share(values), kkt=residual, details={"angle": angle})

@@ -89,7 +89,7 @@ class Davidson:
         k, tol = setup.whole_components(), setup.stopping_tol(self.default_tol)
         inverse = await preconditioner(setup, self.proxy, k, None if state is None else state["facts"])
         if state is None:
-            B = await first_block(setup, k, self.start, start)  # line 1
+            B = await first_block(setup, k, self.start, start, self.sine)  # line 1
             random = start is None and self.start == "random"
             state = await first_state(setup, B, 0 if random or start is not None else 1, random)  # line 3
 

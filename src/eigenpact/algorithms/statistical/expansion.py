@@ -4,7 +4,8 @@ Stopping is by the scaled KKT residual (``tol``), or by an estimate of the angle
 estimate is residual over gap, corrected by hindsight: an iterate of some rounds ago is compared with the present one, which is
 much closer to the answer, and where it turns out to have been farther away than estimated then, the present estimate is raised
 by that factor.  In trials, residual over the next Ritz gap was 20 times too large, residual over gap without hindsight up to 4
-times too small.  An angle that is still large may be believed too early where the gap is small: ask for a sine of 1e-2 or less.
+times too small.  No estimate sees what the space has not met: where eigenvalue k + 1 is so close to eigenvalue k that the space
+holds only one direction for the two, the angle is that to the pair, and the estimate too small however small the sine.
 """
 
 from __future__ import annotations
@@ -73,17 +74,18 @@ async def expand(
     """
     k = setup.whole_components()
     space, past = KrylovSpace(state["Q"], state["CQ"]), Past(state["bases"], state["angles"])
-    rounds, confirmed, probed = state["counters"]
+    rounds, confirmed, probed, least = state["counters"]
     while True:
         ritz = space.ritz(lambda _: k)
         residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
         plain = _angle(setup, ritz, space)
-        angle = min(1.0, past.correction(ritz.Z) * plain) if past.angles.size else _ritz_gap_angle(ritz)
-        reached = residual <= tol or (sine is not None and angle <= sine)
+        looked_back = len(past.angles) >= HINDSIGHT
+        angle = min(1.0, past.correction(ritz.Z) * plain) if past.angles.size or plain == 0 else _ritz_gap_angle(ritz)
+        angle = max(angle, least)
+        reached = residual <= tol or (sine is not None and angle <= sine and looked_back)
         last = rounds >= setup.max_rounds or (reached and confirmed and probed)
-        past = past.add(ritz.Z, plain)
         here = {"Q": space.Q, "CQ": space.CQ, "bases": past.bases, "angles": past.angles}
-        here |= {"counters": np.array([rounds, confirmed, probed]), "facts": np.zeros(0) if facts is None else facts}
+        here |= {"counters": np.array([rounds, confirmed, probed, least]), "facts": np.zeros(0) if facts is None else facts}
         await Progress(
             basis=ritz.Z,
             objective=setup.share(ritz.values[:k]),
@@ -93,8 +95,9 @@ async def expand(
         )
         if last:
             break
+        past = past.add(ritz.Z, plain)
         if reached and not confirmed:  # products were rotated in restarts: make the wanted ones anew
-            space = space.shrunk(space.size)
+            space, least = space.shrunk(space.size), angle  # the newest columns, which tell the gap, are no longer the last
             fresh = await Sum(scatter_action, np.ascontiguousarray(space.Q[:, :k]))
             space, confirmed = KrylovSpace(space.Q, np.concatenate([fresh, space.CQ[:, k:]], axis=1)), True
         else:
@@ -103,9 +106,9 @@ async def expand(
                 ritz = space.ritz(lambda _: k)
             B = new_directions(await directions(ritz), space.Q, SMALLEST_STEP * setup.trace)[:, :k]
             if B.shape[1] == 0:  # nothing is left that C would add to span(Q)
-                reached = confirmed = probed = True
+                reached = confirmed = probed = np.isfinite(residual)
                 break
-            space, probed = space.add(B, await Sum(scatter_action, B)), True
+            space, probed, least = space.add(B, await Sum(scatter_action, B)), True, 0.0
         rounds += 1
     converged = bool(reached and confirmed and probed)
     reason = _reason(setup, residual, angle, tol, sine, converged)
@@ -119,7 +122,7 @@ async def first_state(setup: Setup, B: Array, rounds: int, probed: bool) -> dict
     residual is believed.
     """
     past = Past.empty(setup.n_features)
-    counters = np.array([rounds + 1, True, probed])
+    counters = np.array([rounds + 1, True, probed, 0.0])
     CB = await Sum(scatter_action, B)
     return {"Q": B, "CQ": CB, "bases": past.bases, "angles": past.angles, "counters": counters}
 
@@ -150,4 +153,4 @@ def _reason(setup: Setup, residual: float, angle: float, tol: float, sine: float
 def check_max_blocks(max_blocks: int) -> None:
     """Refuse a space too small to restart in."""
     if not (isinstance(max_blocks, Integral) and max_blocks >= 3):
-        raise InputError(f"max_blocks={max_blocks!r} must be at least 3: two blocks to keep and one to add")
+        raise InputError(f"max_blocks={max_blocks!r} must be a whole number >= 3: two blocks to keep and one to add")

@@ -18,8 +18,9 @@ Step size without tuning
     2 s_k / sqrt(t).  The batch is as large as keeps eta_t s_1 below ``LONGEST_STEP``.
 
 Leaves the site
-    W (d x q), s (q) and t, to the next site: who sees the state before and after a site's turn learns about that site's rows,
-    the more so the fewer they are.  The second site sees the first one's principal directions.
+    W (d x q), s (q) and t, to the next site.  The coordinator relays every state, and a journal keeps it.  Who sees the state
+    before and after a site's turn learns about that site's rows, the more so the fewer they are; the first state is the first
+    site's own principal directions.
 
 Cost
     8 d q bytes a hop; 4 n_i d q flops and n_i / b orthonormalizations at a site.  As many rounds as sites, one after the other.
@@ -121,12 +122,19 @@ class HotPotato:
     default_tol = float("inf")
 
     def __post_init__(self) -> None:
-        if self.max_batch is not None and not (isinstance(self.max_batch, Integral) and self.max_batch >= 1):
+        whole = isinstance(self.max_batch, Integral) and not isinstance(self.max_batch, bool)
+        if self.max_batch is not None and not (whole and self.max_batch >= 1):
             raise InputError(f"max_batch={self.max_batch!r} must be a whole number >= 1, or None for as many as the step allows")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Pass the state around once, and confirm."""
         k, d = setup.whole_components(), setup.n_features
+        if setup.max_rounds < setup.n_sites + self.confirm:
+            raise InputError(
+                f"max_rounds={setup.max_rounds} is too few: hot-potato takes a round for each of the {setup.n_sites} sites"
+                + (" and one to confirm" if self.confirm else "")
+                + "; raise it"
+            )
         q = min(k + 1, d)
         most = setup.n_samples if self.max_batch is None else int(self.max_batch)
         nothing = np.zeros((d, q)), np.zeros(q), np.float64(0), np.int64(k), np.float64(most), np.int64(setup.seed)

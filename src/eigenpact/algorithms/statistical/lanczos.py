@@ -80,7 +80,7 @@ class Lanczos:
         """Expand by residuals until the answer is good enough."""
         k, tol = setup.whole_components(), setup.stopping_tol(self.default_tol)
         if state is None:
-            B = await first_block(setup, k, self.start, start)  # line 1
+            B = await first_block(setup, k, self.start, start, self.sine)  # line 1
             random = start is None and self.start == "random"
             state = await first_state(setup, B, 0 if random or start is not None else 1, random)  # line 3
 

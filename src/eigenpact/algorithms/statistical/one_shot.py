@@ -20,15 +20,16 @@ When it is right
     Exact where every site's leading k-dimensional subspace is the pooled one ("average": for one site).  With rows from one
     distribution and a gap delta, "sign" has error O(1/(delta^2 m n) + 1/(delta^4 n^2)) for m sites of n rows (Theorem 4), and the
     second term stays however many sites there are (Theorem 5): n must grow with m.  Where sites differ, nothing is promised: the
-    answer is not consistent for the pooled one, and only line 3 tells how far off it is.  "svd" is also exact when every C_i has
-    rank at most k.
+    answer is not consistent for the pooled one.  Line 3 then estimates how far off it is, as far as the directions that sites
+    sent and one random direction can show: one that is large for all together and among the first k of none may stay unseen.
+    "svd" is also exact when every C_i has rank at most k.
 
 Leaves the site
     V_i (d x k) and n_i, to the coordinator: ``Gather``, because a merge needs every single reply.  These tell most of a site's
-    scatter on real data.  Then Y_i^T Y_i Z (d x 2k), to be summed.
+    scatter on real data.  Then Y_i^T Y_i [Z, ...] (d x (2k + 1)), to be summed.
 
 Cost
-    8 d k bytes up, one local eigenproblem; line 3 costs 16 d k bytes each way.
+    8 d k bytes up, one local eigenproblem; line 3 costs 8 d (2k + 1) bytes each way.
 
 Differences from the paper
     Sums are weighted by rows (the paper's sites are equally large); k > 1; the medoid.  For k = 1 and sites of one size,
@@ -99,6 +100,8 @@ class OneShot:
     def __post_init__(self) -> None:
         if self.merge not in get_args(Merge):
             raise InputError(f"merge={self.merge!r} must be one of {', '.join(get_args(Merge))}")
+        if not isinstance(self.confirm, bool):
+            raise InputError(f"confirm={self.confirm!r} must be True or False")
         if self.reference is not None and self.merge != "sign":
             raise InputError(f"reference={self.reference!r} is for merge='sign' only; leave it out with merge={self.merge!r}")
 
@@ -117,7 +120,8 @@ class OneShot:
         values, rotation = top_eigenpairs(shown.T @ shown)
         Z = np.ascontiguousarray(Z @ rotation)
         await Progress(basis=Z, objective=setup.share(values))
-        reason = f"one-shot merge by {self.merge!r}, not confirmed: nothing is known of its error"
+        why = f" (max_rounds={setup.max_rounds})" if self.confirm else ""
+        reason = f"one-shot merge by {self.merge!r}, not confirmed{why}: nothing is known of its error"
         return Solution(Z, np.maximum(values, 0.0), None, None, setup.tol is None, reason)
 
     def _merged(self, scaled: Mapping[str, Array], weights: Mapping[str, float], k: int) -> Array:
@@ -129,7 +133,11 @@ class OneShot:
             rows = weights if self.merge == "projection" else dict.fromkeys(weights, 1.0)
             return leading_left([np.sqrt(rows[name]) * V for name, V in units.items()], k)
         if self.merge == "sign":
-            towards = units[self._reference_site(units, weights)]
+            reference = self._reference_site(units, weights)
+            towards = units[reference]
+            if self.reference is not None and towards.shape[1] < k:
+                told = f"site {reference!r} has {towards.shape[1]} directions of its own, too few for n_components={k}"
+                raise InputError(f"reference={self.reference!r}: {told}; choose a site with more rows, or None for the medoid")
             units = {name: procrustes(V, towards) for name, V in units.items()}
         total = np.zeros((next(iter(units.values())).shape[0], k))
         for name, V in units.items():

@@ -2,7 +2,7 @@
 
 When rows at all sites come from one distribution, C_1 of a single site, scaled to the size of the pooled C, is close to C.  So
 (s I - C_1)^-1 nearly inverts s I - C, and costs no round where the coordinator is at that site.  How far it can be trusted is
-estimated from that site alone: mu is half the spectral distance between the scatters of its even and of its odd rows.
+estimated from that site alone: mu is half the spectral distance between the scatters of two halves of its rows.
 
 References
     D. Garber, O. Shamir, N. Srebro, ICML 2017, Section 4.2 (C = (lambda + mu) I - X_1).
@@ -76,25 +76,28 @@ def spectrum_of(rows: Rows, trace: float) -> Spectrum:
 
 
 def half_distance(rows: Rows) -> float:
-    """Half the spectral distance between twice the scatters of the even and of the odd rows; of a single row, its own square.
+    """Half the spectral distance between twice the scatters of two random halves of the rows; of a single row, its own square.
 
     >>> half_distance(Rows(np.array([[3.0, 0.0], [0.0, 1.0]])))
     9.0
     """
-    even, odd = (Rows(rows.X[first::2], rows.mean, rows.scale) for first in (0, 1))
-    if odd.n == 0:
-        return float(even.column_squares().sum())
-    weights = rows.n / even.n / 2, rows.n / odd.n / 2
+    if rows.n == 1:
+        return float(rows.column_squares().sum())
+    order = np.random.default_rng(0).permutation(rows.n)
+    one, other = rows.take(order[::2]), rows.take(order[1::2])
+    weights = rows.n / one.n / 2, rows.n / other.n / 2
     if rows.d <= DENSE_SIDE:
-        difference = weights[0] * even.scatter() - weights[1] * odd.scatter()
+        difference = weights[0] * one.scatter() - weights[1] * other.scatter()
         return float(np.abs(scipy.linalg.eigvalsh(difference, check_finite=False)).max())
 
     def action(v: Array) -> Array:
         column = v.reshape(-1, 1)
-        return (weights[0] * even.scatter_action(column) - weights[1] * odd.scatter_action(column)).ravel()
+        return (weights[0] * one.scatter_action(column) - weights[1] * other.scatter_action(column)).ravel()
 
     operator = LinearOperator((rows.d, rows.d), matvec=action, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(rows.d)
+    start = np.random.default_rng(1).standard_normal(rows.d)
+    if not action(start).any():
+        return 0.0
     return float(abs(eigsh(operator, k=1, v0=start, tol=DISTANCE_ACCURACY, return_eigenvectors=False)[0]))
 
 

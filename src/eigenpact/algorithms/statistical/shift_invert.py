@@ -88,7 +88,8 @@ class ShiftInvert:
     gap : float, optional
         The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy, or takes a tenth of rho.
     literal : bool
-        Algorithm 1 of the paper with its constants, for k = 1: thousands of rounds.
+        Algorithm 1 of the paper with its constants, for k = 1: thousands of rounds.  It ends when its iterations are done,
+        whatever tol is.
     """
 
     proxy: str | int | Array | None = None
@@ -110,6 +111,10 @@ class ShiftInvert:
             raise InputError(f"gap={self.gap!r} must be a share of the trace in (0, 1), or None to read it off the proxy")
         if self.literal and self.gap is None and self.proxy is None:
             raise InputError("literal=True needs an estimate of the gap: give gap= (a share of the trace) or proxy=")
+        if self.literal and self.inner != "cg":
+            raise InputError(
+                f"inner={self.inner!r}: literal=True solves its systems to rounding, by conjugate gradients; leave inner out"
+            )
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Find one vector after the other."""
@@ -117,18 +122,22 @@ class ShiftInvert:
         if self.literal and k > 1:
             raise InputError(f"n_components={k}: literal=True is the paper's algorithm for one component; use literal=False")
         if setup.max_rounds < k + 1:
-            raise InputError(f"max_rounds={setup.max_rounds} is too few for {k} components, which take a round each and more")
+            raise InputError(
+                f"max_rounds={setup.max_rounds} is too few for n_components={k}: shift-invert takes a round for each and more; "
+                "raise it"
+            )
         inverse = await preconditioner(setup, self.proxy, k)
-        B = await first_block(setup, k, self.start, start)  # line 1
+        B = await first_block(setup, k, self.start, start, self.sine)  # line 1
         used = 0 if self.start == "random" or start is not None else 1
         C = Deflated(np.zeros((setup.n_features, 0)), np.zeros((setup.n_features, 0)), used, setup.max_rounds)
-        find = self._literal if self.literal else self._vector
+        find = self._literal if self.literal and setup.trace > 0 else self._vector
         angle, converged = 0.0, True
         for j in range(k):  # line 8
             C.max_rounds = setup.max_rounds - (k - 1 - j)  # every vector takes one round at least
             found = await find(setup, C, inverse, B[:, j], tol / np.sqrt(k))
             C.deflate(found.w, found.Cw)
             angle, converged = max(angle, found.angle), converged and found.good
+        angle = angle if k < setup.n_features else 0.0
         values, rotation = top_eigenpairs(C.W.T @ C.CW)
         residual = kkt(C.CW, C.W, setup.trace)
         reason = self._reason(setup, residual, angle, tol, converged)
@@ -182,19 +191,27 @@ class ShiftInvert:
         while step > delta and not C.exhausted:  # lines 5 to 13
             system = System(C, shift, inverse)
             for _ in range(m_1):
-                w, Cw, _ = await self._invert(setup, system, w, finest)
-            _, _, inverted = await self._invert(setup, system, w, finest)
+                w, Cw, _ = await self._invert(setup, system, w, Cw, finest)
+            _, _, inverted = await self._invert(setup, system, w, Cw, finest)
+            if C.exhausted:
+                break
             step = 0.5 / (inverted - finest / trace)
             shift -= step / 2
         for _ in range(m_2):  # lines 15 to 17
-            w, Cw, _ = await self._invert(setup, System(C, shift, inverse), w, finest)
+            w, Cw, _ = await self._invert(setup, System(C, shift, inverse), w, Cw, finest)
         size = float(np.linalg.norm(Cw - (w @ Cw) * w))
-        return Found(w, Cw, residual_angle(size, float(w @ Cw), float(w @ Cw) - delta), not C.exhausted)
+        angle = 1.0 if C.exhausted else residual_angle(size, float(w @ Cw), float(w @ Cw) - delta)
+        return Found(w, Cw, angle, not C.exhausted)
 
-    async def _invert(self, setup: Setup, system: System, w: Array, finest: float) -> tuple[Array, Array, float]:
-        """z = M^-1 w at length one, C z, and w^T M^-1 w, by conjugate gradients to a relative residual of ``finest``."""
+    async def _invert(self, setup: Setup, system: System, w: Array, Cw: Array, finest: float) -> tuple[Array, Array, float]:
+        """z = M^-1 w at length one, C z, and w^T M^-1 w, by conjugate gradients to a relative residual of ``finest``.
+
+        Once the rounds are used up, w and C w as they are.
+        """
+        if system.C.exhausted:
+            return w, Cw, 0.0
         solved = await conjugate_gradient(system, np.zeros(len(w)), w, finest)
-        length = float(np.linalg.norm(solved.z)) or 1.0
+        length = float(np.linalg.norm(solved.z))
         z, Cz = solved.z / length, (system.shift * solved.z - w + solved.residual) / length
         await system.C.tell(setup, z, Cz, 1.0)
         return z, Cz, float(w @ solved.z)
@@ -209,7 +226,8 @@ class ShiftInvert:
     def _reason(self, setup: Setup, residual: float, angle: float, tol: float, converged: bool) -> str:
         kkt_residual = f"scaled KKT residual {residual:.1e}"
         if not converged:
-            return f"max_rounds={setup.max_rounds} reached at {kkt_residual} > tol {tol:.1e}; raise max_rounds or use 'davidson'"
+            short = "before Algorithm 1 was done" if self.literal else f"> tol {tol:.1e}"
+            return f"max_rounds={setup.max_rounds} reached at {kkt_residual} {short}; raise max_rounds or use 'davidson'"
         if self.literal:
             return f"all iterations of Algorithm 1 done; {kkt_residual}"
         if residual <= tol:

@@ -1,0 +1,260 @@
+"""Personalized PCA's results: rounds to the optimum, statistical errors, clusters, writing, video; speed beside the paper's loop.
+
+"Rounds to 1e-8" is the first round after which the coordinator holds a U whose objective, with the best local parts and computed
+here from dense covariances, is within 1e-8 of the residual variance of the optimum; every evaluation is a round, refused steps
+and the start among them.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import eigenpact as ep
+from benchmarks.table import Row, pytest_row
+from eigenpact.reproduce import Size, Watch
+from eigenpact.reproduce import personalized as synthetic
+from eigenpact.reproduce import personalized_data as real
+
+GAP, MOST = 1e-8, 19
+PROBLEMS = {
+    "A: variances 1, .01, .01 and 1000 rows": ((1.0, 0.01, 0.01), 1000),
+    "B: variances 10, .1, .5 and 3000 rows": ((10.0, 0.1, 0.5), 3000),
+    "C: variances 1, 1, .1 and 1000 rows": ((1.0, 1.0, 0.1), 1000),
+}
+"""Variances (local, global, noise) and rows; 30 sites, 15 features, 2 + 10 directions, half the sites with a tenth of it."""
+
+LOOP_STEP = 100
+"""After so many rounds of the paper's loop its test error is looked at."""
+
+SOLVER_TESTS, ESTIMATOR_TESTS = "tests/algorithms/personalized", "tests/estimators/test_personalized.py"
+
+
+def rows(size: str) -> Iterator[Row]:
+    """All rows of the table."""
+    small = size == "small"
+    yield from _rounds(seeds=2 if small else 10, patience=150 if small else 5000)
+    yield _figure4(small)
+    yield from _table2(seeds=2 if small else 10)
+    yield _clusters(seeds=2 if small else 10)
+    yield _writers()
+    yield from _video()
+    theory = "theta or kkt or dense" + ("" if small else " or choice or start")
+    yield pytest_row("theory: Theorem 10, KKT conditions (24), choices 1 and 2", "hold", SOLVER_TESTS, "-k", theory)
+    conformance = ["tests/engines/test_conformance.py"]
+    if not small:
+        conformance += ["tests/engines/test_mpi.py", "tests/engines/test_dask.py", "tests/engines/test_nvflare.py"]
+    engines = "in one process" if small else "in one process, MPI, Dask and FLARE"
+    yield pytest_row(
+        f"[U, V_i] orthonormal after every round, {engines}",
+        "<= 1e-12",
+        *conformance,
+        "-m",
+        "not faults",
+        "-k",
+        "orthonormal" if small else "orthonormal or same_bits or conformance",
+    )
+    yield _speed(400 if small else 2000)
+
+
+# -- rounds -----------------------------------------------------------------------------------------
+
+
+def captured(S: list[Any], U: Any, r2: int) -> float:
+    """The objective (7) with the best local parts, from dense eigenvalues."""
+    P = np.eye(len(U)) - U @ U.T
+    return float(np.mean([np.trace(U.T @ s @ U) + np.linalg.eigvalsh(P @ s @ P)[-r2:].sum() for s in S]))
+
+
+class _Reached(Exception):
+    """The gap wanted is reached: no need to go on."""
+
+
+def rounds_to_gap(
+    sites: Mapping[str, Any], solver: Any, most: int, truth: tuple[float, float], S: list[Any]
+) -> tuple[int | None, float]:
+    """First round with a gap of at most ``GAP``, None if there is none; and the last gap seen."""
+    best, residual = truth
+    gaps = []
+
+    def measure(record: Any) -> None:
+        gaps.append((record.round, (best - captured(S, record.basis, 10)) / residual))
+        if gaps[-1][1] <= GAP:
+            raise _Reached
+
+    try:
+        _fitted(sites, 2, 10, solver=solver, max_rounds=most, tol=1e-12, callback=measure, misalignment=False)
+    except _Reached:
+        return int(gaps[-1][0]), gaps[-1][1]
+    return None, gaps[-1][1]
+
+
+def _fitted(sites: Mapping[str, Any], r1: int, r2: int, **options: Any) -> ep.PersonalizedPCA:
+    return synthetic.fitted(sites, r1, r2, 0, **options)
+
+
+def _rounds(seeds: int, patience: int) -> Iterator[Row]:
+    for name, (variances, n) in PROBLEMS.items():
+        found, own, beside = [], [], ""
+        for seed in range(seeds):
+            sites = ep.datasets.personalized_problem(
+                30, 15, 2, 10, variances=variances, rows=synthetic.uneven(n, 30), seed=seed
+            ).sites
+            S = [X.T @ X / len(X) for X in sites.values()]
+            starts = ("distpca", "random", "covariance")
+            best = max(
+                captured(S, _fitted(sites, 2, 10, solver=ep.VarPro(start=start), tol=1e-11, misalignment=False).components_.T, 10)
+                for start in starts
+            )
+            truth = best, float(np.mean([np.trace(s) for s in S])) - best
+            found.append(rounds_to_gap(sites, "varpro", 100, truth, S)[0] or 999)
+            own.append(_fitted(sites, 2, 10, misalignment=False).n_rounds_)
+            if seed == 0:
+                first, gap = rounds_to_gap(sites, ep.PerPCA(), patience, truth, S)
+                beside = f"choice 1: {first}" if first else f"choice 1: gap {gap:.0e} after {patience}"
+        reached = f"{max(found)} at most over {seeds} seeds (own stop {max(own)}); {beside}"
+        yield Row(f"rounds to a gap of 1e-8, {name}", f"<= 18 + 1 = {MOST}", reached, max(found) <= MOST)
+
+
+# -- statistics -------------------------------------------------------------------------------------
+
+
+def _figure4(small: bool) -> Row:
+    made = synthetic.fig4(Size.small if small else Size.paper, 0, Watch())
+    slope = made.numbers["slope"]
+    last = made.numbers["rows"][-1]
+    reached = f"{slope:.3f}; at n = {last[0]} error {last[1]:.3g}, distPCA {last[3]:.3g}"
+    return Row("Figure 4: slope of log subspace error in log n, n >= 1000", "-1 +- .1", reached, abs(slope + 1) <= 0.1)
+
+
+def _table2(seeds: int) -> Iterator[Row]:
+    p = synthetic.parameters("table2", Size.paper)
+    runs = [synthetic.table2_errors(p, seed) for seed in range(seeds)]
+    for group, bar, slack in (("sparse", 1.68, 0.02), ("rich", 1.52, 0.01)):
+        mean = {name: float(np.mean([run[group][name] for run in runs])) for name in runs[0][group]}
+        below = all(run[group]["personalized"] < min(run[group]["individual"], run[group]["distpca"]) for run in runs)
+        yield Row(
+            f"Table 2, {group} sites: test error, and below individual and distPCA for every seed",
+            f"{bar} +- {slack}, truth 1.50",
+            f"{mean['personalized']:.3f}; individual {mean['individual']:.3f}, distPCA {mean['distpca']:.3f}, pooled "
+            f"{mean['pooled']:.1f}, truth {mean['truth']:.3f} (paper: {p[group]['individual']}, {p[group]['distpca']}, "
+            f"{p[group]['pooled']}, {p[group]['truth']})",
+            below and abs(mean["personalized"] - bar) <= slack,
+            "the paper's baseline columns were not reached with any variances that give its own" if group == "sparse" else "",
+        )
+
+
+def _clusters(seeds: int) -> Row:
+    p = synthetic.parameters("fig9", Size.paper)
+    found = [synthetic.clusters(p, seed, rounds=10) for seed in range(seeds)]
+    worst, taken = min(index for index, _, _ in found), max(pca.n_rounds_ for _, pca, _ in found)
+    reached = f"{worst:.3f} at least over {seeds} seeds, {taken} rounds at most"
+    return Row(
+        "clusters of 100 sites in 10 groups: adjusted Rand index", "1.0 within 10 rounds", reached, worst == 1.0 and taken <= 10
+    )
+
+
+# -- real data --------------------------------------------------------------------------------------
+
+
+def _writers() -> Row:
+    what, bar = "FEMNIST, 105 writers, 50 + 5 components, 80/20: test error", "below individual, pooled, distPCA"
+    try:
+        sites = real.writers()
+    except ep.EigenpactError as error:
+        return Row(what, bar, "", None, str(error))
+    errors = {name: test for name, (_, test) in real.reconstruction(sites, {"n_global": 50, "n_local": 5}, 0).items()}
+    reached = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+    return Row(what, bar, reached, errors["personalized"] == min(errors.values()))
+
+
+def _video() -> Iterator[Row]:
+    for name in ("video_bmc", "video_escalator"):
+        what, bar = f"{name}: energy of moving over still pixels in the local part", ">= 5"
+        try:
+            frames = real.frames_of(name)
+        except ep.EigenpactError as error:
+            yield Row(what, bar, "", None, str(error))
+            continue
+        pca, _, own = real.separated(frames, 0)
+        ratio = real.motion_ratio(dict(enumerate(own)), frames)
+        objects = real.motion_ratio(dict(enumerate(own)), frames, steady=real.always_moving(frames))
+        why = (
+            ""
+            if ratio >= 5
+            else "the escalator's steps move in every frame and are rightly global; as scenery they give the second"
+        )
+        reached = f"{ratio:.1f}; {objects:.1f} where pixels that always move count as still ({pca.n_rounds_} rounds)"
+        yield Row(what, bar, reached, ratio >= 5, why)
+
+
+# -- speed ------------------------------------------------------------------------------------------
+
+
+def paper_loop(
+    sites: Mapping[str, Any], r1: int, r2: int, most: int, good: Callable[[Any, list[Any]], bool]
+) -> tuple[float, int]:
+    """Algorithm 2, choice 1, as a plain numpy loop over dense covariances: seconds and rounds until ``good`` says so."""
+    begin = time.perf_counter()
+    S = [X.T @ X / len(X) for X in sites.values()]
+    d, rng = len(S[0]), np.random.default_rng(0)
+    U = np.linalg.eigh(sum(S))[1][:, -r1:]
+    V = [np.linalg.qr(rng.standard_normal((d, r2)))[0] for _ in S]
+    eta = 1 / max(np.linalg.eigvalsh(s)[-1] for s in S)
+    seconds = time.perf_counter() - begin
+    for done in range(0, most, LOOP_STEP):
+        begin = time.perf_counter()
+        for _ in range(LOOP_STEP):
+            sent = []
+            for i, s in enumerate(S):
+                V[i] = _polar(V[i] - U @ (U.T @ V[i]))
+                W = np.concatenate([U, V[i]], axis=1)
+                G = s @ W
+                G -= W @ (W.T @ G)
+                sent.append(U + eta * G[:, :r1])
+                V[i] = _polar(V[i] + eta * G[:, r1:])
+            U = _polar(np.mean(sent, axis=0))
+        seconds += time.perf_counter() - begin
+        if good(U, V):
+            return seconds, done + LOOP_STEP
+    return seconds, most
+
+
+def _polar(A: Any) -> Any:
+    left, _, right = np.linalg.svd(A, full_matrices=False)
+    return left @ right
+
+
+def _speed(most: int) -> Row:
+    p = synthetic.parameters("table2", Size.paper)
+    counts = synthetic.uneven(p["rows"], p["sites"])
+    problem = ep.datasets.personalized_problem(
+        100, 15, 2, 10, variances=tuple(p["variances"]), rows=counts, test_rows=1000, seed=0
+    )
+    ours = np.inf
+    for _ in range(3):
+        begin = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pca = ep.PersonalizedPCA(2, 10, center=False, random_state=0, misalignment=False).fit(problem.sites)
+        ours = min(ours, time.perf_counter() - begin)
+    error = float(np.mean(list(synthetic.test_errors(pca, problem.test).values())))
+    last = [np.inf]
+
+    def good(U: Any, V: list[Any]) -> bool:
+        bases = [np.concatenate([U, v], axis=1) for v in V]
+        tests = problem.test.values()
+        last[0] = float(np.mean([np.sum((X - X @ W @ W.T) ** 2) / len(X) for X, W in zip(tests, bases, strict=True)]))
+        return last[0] <= 1.001 * error
+
+    seconds, rounds = paper_loop(problem.sites, 2, 10, most, good)
+    ratio = seconds / ours
+    reached = (
+        f"{ratio:.1f} times: test error {error:.4f} in {ours:.2f} s; the loop {last[0]:.4f} in {seconds:.2f} s, {rounds} rounds"
+    )
+    met = ratio >= 3 and error <= last[0] * 1.0001
+    return Row("Table 2's problem: time of the paper's loop over ours", ">= 3 at equal or lower test error", reached, met)

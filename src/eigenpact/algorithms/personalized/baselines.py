@@ -1,0 +1,132 @@
+"""What personalized PCA is compared with, in its own interface: individual, pooled and distributed PCA with local deflation.
+
+Problem
+    Reconstruct a site's rows Y_i from at most r1 + r2 directions, as personalized PCA does, but choose the directions otherwise.
+
+Rounds
+    individual: site i keeps its own r1 + r2 leading eigenvectors; nothing is global.  One round, for the objective.
+    pooled: r1 + r2 components of all rows together, by ``krylov``; nothing is local.  Its rounds, and one for the objective.
+    distpca: U <- leading r1 eigenvectors of the mean projector; V_i <- r2 leading eigenvectors of S_i without U.  Two rounds.
+
+Leaves the site
+    individual: one number.  pooled: what ``krylov`` sends.  distpca: r1 + r2 leading directions (``start.py``), then M_i (d x r1)
+    as in ``varpro.py``.
+
+Cost
+    As the methods that they are made of.
+
+References
+    N. Shi, R. A. Kontar, "Personalized PCA: decoupling shared and unique features", Sections 7.1.2 and 7.1.5 (indivPCA, CPCA, and
+    distPCA with local deflation); J. Fan et al., Ann. Stat. 47 (2019).
+
+>>> import numpy as np, eigenpact as ep
+>>> rows = {name: np.random.default_rng(i).normal(size=(40, 5)) for i, name in enumerate("AB")}
+>>> individual = ep.PersonalizedPCA(n_global=1, n_local=2, solver="individual").fit(rows)
+>>> individual.components_.shape, individual.local_components_["A"].shape
+((0, 5), (3, 5))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...linalg import Array, top_eigenpairs
+from ...runtime import Progress, Reply, Site, Sum, local
+from ..consensus.krylov import Krylov
+from ..setup import rows_of
+from ..solution import Solution
+from .local_part import Covariance
+from .parts import PersonalSetup, held_out_error, training
+from .start import merged_start
+from .varpro import exact_local_part
+
+
+@local(
+    takes={"U": "d k", "r1": ""},
+    sends={"captured": "", "held_out": ""},
+    keeps=("V", "values"),
+    bound="trace",
+)
+def own_part(site: Site, U: Array, r1: Any) -> Reply:
+    """What r1 + r2 of the site's own components capture besides U; with a negative r1 none are kept."""
+    rows, kept = rows_of(site), site.kept
+    S = Covariance(training(rows, kept["held_out"]), kept["products"])
+    values, V, SU = S.split(U, kept["rank"] + int(r1) if int(r1) >= 0 else 0)
+    captured = float(np.sum(U * SU) + values.sum())
+    return Reply((captured, held_out_error(rows, kept["held_out"], U, V)), {"V": V, "values": values})
+
+
+@dataclass(frozen=True, eq=False)
+class Individual:
+    """Every site's own PCA with r1 + r2 components; nothing is shared."""
+
+    name = "individual"
+    default_tol = 0.0
+
+    async def fit(
+        self,
+        setup: PersonalSetup,
+        start: Array | None = None,  # noqa: ARG002
+        state: Mapping[str, Array] | None = None,  # noqa: ARG002
+    ) -> Solution:
+        """One round."""
+        nothing = np.zeros((setup.n_features, 0))
+        captured, held_out = await Sum(own_part, nothing, np.int64(setup.whole_components()))
+        notes = _notes(setup, captured, held_out)
+        await Progress(basis=nothing, objective=notes["captured"])
+        return Solution(nothing, np.zeros(0), None, None, True, "every site solved its own problem", notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """PCA of all rows together with r1 + r2 components; nothing is local."""
+
+    name = "pooled"
+    default_tol = Krylov.default_tol
+
+    async def fit(
+        self,
+        setup: PersonalSetup,
+        start: Array | None = None,
+        state: Mapping[str, Array] | None = None,  # noqa: ARG002
+    ) -> Solution:
+        """By ``krylov``, then one round for the objective."""
+        count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
+        found = await Krylov().fit(replace(setup, n_components=count), start)
+        captured, held_out = await Sum(own_part, found.basis, np.int64(-1))
+        notes = _notes(setup, captured, held_out)
+        await Progress(basis=found.basis, objective=notes["captured"], kkt=found.kkt)
+        return replace(found, eigenvalues=found.eigenvalues / setup.n_samples, notes=notes)
+
+
+@dataclass(frozen=True, eq=False)
+class DistPCA:
+    """Global components from the mean of the sites' projectors, local ones from what they leave: two rounds."""
+
+    name = "distpca"
+    default_tol = 0.0
+
+    async def fit(
+        self,
+        setup: PersonalSetup,
+        start: Array | None = None,
+        state: Mapping[str, Array] | None = None,  # noqa: ARG002
+    ) -> Solution:
+        """Merge, then deflate."""
+        U = await merged_start(setup, "distpca") if start is None else start
+        M, captured, held_out = await Sum(exact_local_part, U)
+        notes = _notes(setup, captured, held_out)
+        values, rotation = top_eigenpairs(U.T @ M / setup.n_sites)
+        M = M / setup.n_sites
+        kkt = setup.scaled_kkt(M - U @ (U.T @ M))
+        await Progress(basis=U, objective=notes["captured"], kkt=kkt)
+        return Solution(U @ rotation, np.maximum(values, 0.0), kkt, None, True, "two rounds are all there are", notes)
+
+
+def _notes(setup: PersonalSetup, captured: Any, held_out: Any) -> dict[str, float]:
+    total = setup.total * setup.n_sites
+    return {"captured": float(captured) / total if total > 0 else 0.0, "held_out": float(held_out) / max(1, setup.n_held_out)}

@@ -1,0 +1,198 @@
+"""PerPCA: gradient steps on the Stiefel manifold for global and local parts together, as published (choices 1 and 2).
+
+Problem
+    maximize  1/N sum_i tr(U^T S_i U) + tr(V_i^T S_i V_i)   over orthonormal [U, V_i],  U (d x r1) the same everywhere,
+    V_i (d x r2_i) of site i alone; S_i = Y_i^T Y_i / n_i, site i holding the centred rows Y_i (n_i x d).                      (7)
+
+Rounds
+    1. U <- a first global part;  V_i <- random
+    2. for each round, the coordinator sends U; at site i:
+    3.     V_i <- GR(V_i - U U^T V_i): deflate, then retract
+    4.     choice 1: G_i <- (I - U U^T - V_i V_i^T) S_i [U, V_i], the tangent projection                                      (21)
+    5.               U_i <- U + eta G_i[:, :r1];  V_i <- GR(V_i + eta G_i[:, r1:])
+    6.     choice 2: [U_i, V_i] <- polar([U, V_i] + eta S_i [U, V_i])
+    7.     the site returns U_i
+    8. U <- GR(1/N sum_i U_i)
+    GR is the polar factor or the Q factor (with a positive diagonal of R) of its argument.                   Propositions 6, 7
+
+Leaves the site
+    U_i (d x r1), U^T S_i U (r1 x r1) and three numbers each round, to be summed: tr(V_i^T S_i V_i), the squared length of G_i's
+    local part, and the error on rows held out.  For the step size the largest eigenvalue of S_i, once, by ``Max``: a mean would
+    be no safe bound, and one variance per site says little.  With a merged start also leading directions (see ``start.py``).
+    V_i stays.
+
+Cost
+    8 (d r1 + r1^2 + 3) bytes up and 8 d r1 down per site and round; at the site one product of S_i with r1 + r2 columns.
+
+Differences from the paper
+    The step size is 1 / max_i lambda_1(S_i) unless given: 2 / is the limit, beyond it the iteration fails.  The start is the
+    mean of projectors unless ``start="covariance"``.  A round's message belongs to the [U, V_i] of lines 2 and 3, and the answer
+    is the last such pair, so that it needs no further broadcast.  Choice 2 has no gradient to stop on: it stops when U no longer
+    moves, which is near, but in general not at, a stationary point of (7).
+
+References
+    N. Shi, R. A. Kontar, "Personalized PCA: decoupling shared and unique features", Algorithm 2; equation numbers are theirs.
+
+>>> import numpy as np, eigenpact as ep
+>>> rng = np.random.default_rng(0)
+>>> rows = {name: rng.normal(size=(60, 5)) * scale for name, scale in [("A", [3, 9, 1, 1, 1]), ("B", [3, 1, 9, 1, 1])]}
+>>> pca = ep.PersonalizedPCA(n_global=1, n_local=1, solver=ep.PerPCA(choice=1), random_state=0).fit(rows)
+>>> pca.converged_, pca.history_[-1].kkt <= 1e-7
+(True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.linalg
+
+from ...errors import InputError
+from ...linalg import Array, polar_factor, top_eigenpairs
+from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
+from ..setup import rows_of
+from ..solution import Solution
+from .local_part import Covariance
+from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
+from .start import Start, check_start, first_global
+
+Retraction = Literal["polar", "qr"]
+
+
+@local(sends={"largest": ""}, bound="trace", setup=True)
+def largest_variance(site: Site) -> float:
+    """The largest eigenvalue of S_i."""
+    return Covariance(training(rows_of(site), site.kept["held_out"]), site.kept["products"]).largest()
+
+
+@local(
+    takes={"U": "d k", "eta": "", "choice": "", "qr": ""},
+    sends={"U_i": "d k", "B": "k k", "watched": "3"},
+    keeps=("V", "V_half", "values"),
+    bound={"B": "trace"},
+)
+def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
+    """Lines 3 to 7."""
+    rows, kept, r1 = rows_of(site), site.kept, U.shape[1]
+    S = Covariance(training(rows, kept["held_out"]), kept["products"])
+    retract = _q_factor if bool(qr) else polar_factor
+    V_half = kept.get("V_half")
+    if V_half is None:  # line 1
+        V_half = site.rng(kept["seed"]).standard_normal((rows.d, min(kept["rank"], rows.d - r1)))
+    V = _deflated(V_half, U, retract)  # line 3
+    W = np.concatenate([U, V], axis=1)
+    SW = S.action(W)
+    G = SW - W @ (W.T @ SW)  # line 4; W^T S W is symmetric
+    if int(choice) == 1:
+        U_i, V_half = U + float(eta) * G[:, :r1], retract(V + float(eta) * G[:, r1:])  # line 5
+    else:
+        stepped = polar_factor(W + float(eta) * SW)  # line 6
+        U_i, V_half = stepped[:, :r1], stepped[:, r1:]
+    values, rotation = top_eigenpairs(V.T @ SW[:, r1:])
+    watched = np.array([values.sum(), np.sum(G[:, r1:] ** 2), held_out_error(rows, kept["held_out"], U, V)])
+    keep = {"V": V @ rotation, "V_half": np.ascontiguousarray(V_half), "values": values}
+    return Reply((U_i, U.T @ SW[:, :r1], watched), keep)  # line 7
+
+
+def _deflated(V: Array, U: Array, retract: Any) -> Array:
+    """GR(V - U U^T V), and once more: what rounding left of U is of U's size."""
+    for _ in range(2 if V.shape[1] else 0):
+        V = retract(V - U @ (U.T @ V))
+    return V
+
+
+def _q_factor(A: Array) -> Array:
+    """Q of A = Q R with a positive diagonal of R: without that rule Q may jump from one side to the other."""
+    Q, R = scipy.linalg.qr(A, mode="economic", check_finite=False)
+    return np.ascontiguousarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class PerPCA:
+    """Distributed Stiefel gradient ascent with a correction of the local parts.
+
+    Parameters
+    ----------
+    choice : 1 or 2
+        Tangent steps, or polar projection of the whole; choice 2 drifts away from the optimum.
+    retraction : "polar" or "qr"
+    step : float, optional
+        Step size eta; None takes 1 / max_i lambda_1(S_i).
+    start : "distpca", "covariance" or "random"
+        "covariance" is the paper's.  Merged starts cost one round and reveal every site's leading directions.
+    """
+
+    choice: Literal[1, 2] = 1
+    retraction: Retraction = "polar"
+    step: float | None = None
+    start: Start = "distpca"
+
+    name = "perpca"
+    default_tol = 1e-7
+
+    def __post_init__(self) -> None:
+        check_start(self.start)
+        if self.choice not in (1, 2) or isinstance(self.choice, bool):
+            raise InputError(f"choice={self.choice!r} must be 1 or 2")
+        if self.retraction not in get_args(Retraction):
+            raise InputError(f"retraction={self.retraction!r} must be one of {', '.join(get_args(Retraction))}")
+        if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
+            raise InputError(f"step={self.step!r} must be a number > 0, or None for 1 / max_i lambda_1(S_i)")
+
+    async def fit(
+        self,
+        setup: PersonalSetup,
+        start: Array | None = None,
+        state: Mapping[str, Array] | None = None,  # noqa: ARG002
+    ) -> Solution:
+        """Climb with steps of constant size."""
+        tol = setup.stopping_tol(self.default_tol)
+        eta = self.step
+        if eta is None:
+            largest = float(await Max(largest_variance))
+            eta = 1.0 / largest if largest > 0 else 1.0
+        U_next, rounds = await first_global(setup, self.start, start)  # line 1
+        options = np.float64(eta), np.int64(self.choice), np.bool_(self.retraction == "qr")
+        retract = _q_factor if self.retraction == "qr" else polar_factor
+        least, idle = np.inf, 0
+        while True:  # line 2
+            U = U_next
+            total, B, watched = await Sum(stiefel_step, U, *options)  # lines 3 to 7
+            rounds, mean, B = rounds + 1, total / setup.n_sites, B / setup.n_sites
+            local_captured, local_gradient, held_out = (watched / setup.n_sites).tolist()
+            moved = (mean - U @ (U.T @ mean)) / eta  # choice 1: the mean of the global gradients, which is tangent
+            residual = setup.scaled_kkt(np.append(moved, np.sqrt(local_gradient) if self.choice == 1 else 0.0))
+            share = (float(np.trace(B)) + local_captured) / setup.total if setup.total > 0 else 0.0
+            held_out *= setup.n_sites / max(1, setup.n_held_out)
+            details = {"held_out": held_out} if setup.n_held_out else {}
+            await Progress(basis=U, objective=share, kkt=residual if self.choice == 1 else None, details=details)
+            if held_out < least or not setup.n_held_out:
+                least, idle, chosen = held_out, 0, (U, B, share)
+            else:
+                idle += 1
+            if residual <= tol or rounds >= setup.max_rounds or idle >= PATIENCE:
+                break
+            U_next = retract(mean)  # line 8
+        U, B, share = chosen
+        if setup.n_held_out:
+            await Local(settle, U)
+        values, rotation = top_eigenpairs(B)
+        kkt = residual if self.choice == 1 else None
+        converged, notes = residual <= tol or idle >= PATIENCE, {"captured": share, "held_out": least}
+        reason = self._reason(setup, tol, residual, idle)
+        return Solution(U @ rotation, np.maximum(values, 0.0), kkt, None, converged, reason, notes)
+
+    def _reason(self, setup: PersonalSetup, tol: float, residual: float, idle: int) -> str:
+        what = "scaled KKT residual (24)" if self.choice == 1 else "motion of U, over eta and the mean of tr S_i,"
+        if residual <= tol:
+            return f"{what} {residual:.1e} reached tol {tol:.1e}"
+        if idle >= PATIENCE:
+            return f"the error on rows held out has not fallen for {PATIENCE} rounds; {what} {residual:.1e}"
+        return (
+            f"max_rounds={setup.max_rounds} reached at {what} {residual:.1e} > tol {tol:.1e}; "
+            "raise max_rounds, or use solver='varpro': it needs fewer"
+        )

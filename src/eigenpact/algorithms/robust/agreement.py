@@ -1,0 +1,223 @@
+"""What robust solvers agree on before they begin: counts, and medians that gross errors cannot move.
+
+Problem
+    Site i holds rows X_i (n_i x d), some entries wrong by any amount, some missing.  Wanted are the median of each feature over
+    all sites (``center="pooled"``), with ``scale="robust"`` the median deviation from it, and one typical size of an entry.
+    A mean would not do: one wrong entry can move it anywhere.
+
+Rounds
+    1. Sum of sites, rows, and observed entries by feature.
+    2. The medians, five binary digits a round: with their bits read as whole numbers, floating-point numbers keep their order.
+       Every site counts by feature how many of its entries begin with the digits found so far, by the next five digits (d x 32).
+       The sums tell in which of the 32 parts the median lies.  Eight rounds for the centre (28 bits after the first), four for
+       deviations.
+    3. The median size of all entries that are not zero, in the same way: three rounds of 32 counts.
+    Then every site is told centre and scale once, and keeps them.
+
+Leaves the site
+    Counts, all summed: n_i, observed entries by feature, and d x 32 counts in each of the rounds of 2.  No value of an entry.
+
+References
+    P. J. Rousseeuw, C. Croux, "Alternatives to the median absolute deviation", J. Am. Stat. Assoc. 88 (1993), on robust scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...linalg import Array
+from ...runtime import Local, Site, Sum, local
+from ..setup import keep_centre
+from .entries import blocks
+from .thresholds import NORMAL_MEDIAN
+
+Center = Literal["pooled", False]
+Scale = Literal["robust"] | None
+Rank = Literal["exact", "upper"]
+
+DIGITS, PARTS = 5, 32
+CENTRE_ROUNDS, SCALE_ROUNDS, SIZE_ROUNDS = 8, 4, 3
+
+SIGN = np.uint64(1 << 63)
+
+
+@local(
+    sends={"sites": "", "singles": "", "n": "", "observed": "d"},
+    bound="count",
+    setup=True,
+)
+def count_observed(site: Site) -> Any:
+    """One (to count the sites), one if the rows are single precision, number of rows, and observed entries by feature."""
+    observed = np.zeros(site.X.shape[1], dtype=np.int64)
+    for where, _, seen in blocks(site.X, None, None):
+        observed += where.stop - where.start if seen is None else seen.sum(axis=0)
+    single = str(site.X.dtype).endswith("float32")
+    return np.int64(1), np.int64(single), np.int64(site.X.shape[0]), observed
+
+
+@local(
+    takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""},
+    sends={"counts": "d 32"},
+    bound="count",
+    setup=True,
+)
+def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> NDArray[np.int64]:
+    """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
+    d = len(centre)
+    counts = np.zeros(d * PARTS, dtype=np.int64)
+    for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):
+        keys = _keys(np.abs(M) if bool(deviations) else M) >> _shift(int(step))
+        here = keys >> np.uint64(DIGITS) == prefix
+        here = here if seen is None else here & seen
+        places = (keys & np.uint64(PARTS - 1)).view(np.int64) + PARTS * np.arange(d)
+        counts += np.bincount(places[here], minlength=d * PARTS)
+    return counts.reshape(d, PARTS)
+
+
+@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, bound="count", setup=True)
+def count_sizes(site: Site, prefix: Any, step: Any) -> NDArray[np.int64]:
+    """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
+    counts = np.zeros(PARTS, dtype=np.int64)
+    for _, M, _ in blocks(site.X, site.kept["mean"], site.kept["scale"]):  # missing entries are zero there
+        keys = _keys(np.abs(M[M != 0])) >> _shift(int(step))
+        here = keys >> np.uint64(DIGITS) == prefix
+        counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class RobustProblem:
+    """What the user asked for, before any data are seen."""
+
+    n_components: int
+    rank: Rank = "exact"
+    center: Center = "pooled"
+    scale: Scale = None
+    tol: float | None = None
+    max_rounds: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RobustSetup:
+    """What the sites agreed on.
+
+    Attributes
+    ----------
+    n_sites, n_samples, n_features : int
+    single : bool
+        Whether all rows are single precision.
+    observed : (d,) array
+        Entries of each feature that are not missing.
+    centre, scale : (d,) arrays
+        Medians (zeros without centring) and scales (ones for none).
+    size : float
+        Robust standard deviation of the entries about the centre, after scaling.
+    problem : RobustProblem
+    """
+
+    n_sites: int
+    n_samples: int
+    n_features: int
+    single: bool
+    observed: NDArray[np.int64]
+    centre: Array
+    scale: Array
+    size: float
+    problem: RobustProblem
+
+    @property
+    def n_components(self) -> int:
+        """Components asked for, or their upper bound."""
+        return self.problem.n_components
+
+    @property
+    def centred(self) -> bool:
+        """Whether a centre is to be found besides the components."""
+        return self.problem.center == "pooled"
+
+    def stopping_tol(self, default: float) -> float:
+        """The change at which to stop: the user's or the solver's own, but not below what rounding allows."""
+        return max(1e-14, default if self.problem.tol is None else self.problem.tol)
+
+
+async def agree_robustly(problem: RobustProblem) -> RobustSetup:
+    """Agree on counts, centre, scale and the size of an entry."""
+    n_sites, n_single, n, observed = await Sum(count_observed)  # round 1
+    d = len(observed)
+    check_components(problem.n_components, int(n), d)
+    if np.any(observed == 0):
+        empty = int(np.flatnonzero(observed == 0)[0])
+        raise InputError(f"feature {empty} is missing in every row of every site; leave it out")
+    centre, scale = np.zeros(d), np.ones(d)
+    if problem.center == "pooled":
+        centre = await _medians(observed, centre, CENTRE_ROUNDS, deviations=False)
+    if problem.scale == "robust":
+        scale = await _medians(observed, centre, SCALE_ROUNDS, deviations=True) / NORMAL_MEDIAN
+        scale = np.where(scale > 1e-12 * np.abs(centre), scale, 1.0)
+    await Local(keep_centre, centre, scale)
+    size = await _typical_size() / NORMAL_MEDIAN
+    return RobustSetup(int(n_sites), int(n), d, bool(n_single == n_sites), observed, centre, scale, size, problem)
+
+
+def check_components(wanted: Any, n: int, d: int) -> None:
+    """Refuse a number of components that n rows of d features cannot give."""
+    if not isinstance(wanted, int | np.integer) or isinstance(wanted, bool) or not 1 <= wanted <= min(n, d):
+        raise InputError(
+            f"n_components={wanted!r} must be a whole number between 1 and min(n_samples, n_features)={min(n, d)} for {n} rows "
+            f"of {d} features; with rank='upper' it is an upper bound"
+        )
+
+
+async def _medians(observed: NDArray[np.int64], centre: Array, rounds: int, deviations: bool) -> Array:
+    """Medians (d,) of the entries by feature, or of their deviations from the centre."""
+    prefix, wanted = np.zeros(len(observed), dtype=np.uint64), (observed + 1) // 2
+    for step in range(rounds):
+        counts = await Sum(count_parts, centre, np.bool_(deviations), prefix, np.int64(step))
+        part, wanted = _part(counts, wanted)
+        prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
+    return _values(prefix, rounds)
+
+
+async def _typical_size() -> float:
+    """Median size of the entries that are not zero; 0 if all are."""
+    prefix, wanted = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+    for step in range(SIZE_ROUNDS):
+        counts = await Sum(count_sizes, prefix, np.int64(step))
+        if step == 0:
+            wanted[0] = (counts.sum() + 1) // 2
+        part, wanted = _part(counts[None, :], wanted)
+        prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
+    return float(_values(prefix, SIZE_ROUNDS)[0]) if counts.sum() else 0.0
+
+
+def _part(counts: NDArray[np.int64], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each row of counts, the part that holds the entry of this rank (from 1), and its rank there."""
+    below = np.cumsum(counts, axis=1)
+    part = np.minimum((below < wanted[:, None]).sum(axis=1), PARTS - 1)
+    before = np.where(part > 0, below[np.arange(len(part)), part - 1], 0)
+    return part, wanted - before
+
+
+def _shift(step: int) -> np.uint64:
+    return np.uint64(64 - DIGITS * (step + 1))
+
+
+def _keys(x: Array) -> NDArray[np.uint64]:
+    """Whole numbers in the order of the floating-point numbers."""
+    bits = np.ascontiguousarray(x).view(np.uint64)
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
+
+
+def _values(prefix: NDArray[np.uint64], rounds: int) -> Array:
+    """The number in the middle of those that begin with this prefix; exactly zero if zero is among them."""
+    rest = np.uint64(64 - DIGITS * rounds)
+    low = prefix << rest
+    middle = low + (np.uint64(1) << (rest - np.uint64(1)))
+    values = np.where(middle & SIGN, middle ^ SIGN, ~middle).view(np.float64)
+    return np.where((low == SIGN) | (low + ((np.uint64(1) << rest) - np.uint64(1)) == SIGN - np.uint64(1)), 0.0, values)

@@ -1,0 +1,136 @@
+"""Rows with wrong and missing entries: read a block at a time, fitted by scores on the entries that are trusted.
+
+A block M (n x d) is explained as V U^T + S with the common U (d x k, orthonormal).  Given which entries are trusted, the scores V
+of different rows do not depend on one another; conjugate gradients solve for all of them at once, in products of n d k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from ...linalg import Array
+
+Mask = NDArray[np.bool_]
+
+BLOCK_BYTES = 1 << 22
+"""About how much of a site's rows is in memory at once, as float64."""
+
+GOOD_ENOUGH = 1e-2
+"""Scores are iterated until their gradient is this small, compared with where it was."""
+
+PACE, ROOM = 0.7, 2.0
+"""Each pass over new rows lowers a row's threshold by PACE, or to ROOM times its largest trusted residual if that is less."""
+
+STEPS, MOST_PASSES = 4, 200
+"""Conjugate gradient steps in a pass over new rows, and passes after which a row is left as it is."""
+
+
+def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[slice, Array, Mask | None]]:
+    """The rows (X - centre) / scale a few at a time: which rows, M (n x d) in float64, and where it is observed.
+
+    X is anything with a shape whose slices are arrays or sparse matrices: an array, a memory map, a zarr array.  A missing entry
+    (NaN) is 0 in M; None instead of a mask says that nothing is missing.
+    """
+    n, d = int(X.shape[0]), int(X.shape[1])
+    step = max(1, BLOCK_BYTES // (8 * max(1, d)))
+    for first in range(0, n, step):
+        part = X[first : min(first + step, n)]
+        M = np.array(part.toarray() if scipy.sparse.issparse(part) else part, dtype=np.float64, order="C")
+        if centre is not None:
+            M -= centre
+        if scale is not None:
+            M /= scale
+        observed: Mask | None = None
+        if np.isnan(M.sum()):
+            observed = ~np.isnan(M)
+            M[~observed] = 0.0
+        yield slice(first, first + len(M)), M, observed
+
+
+def trusted(R: Array, observed: Mask | None, threshold: Any) -> Mask:
+    """Where the residual R (n x d) is observed and at most the threshold (a number, or one per row: n x 1)."""
+    W: Mask = np.abs(R) <= threshold
+    return W if observed is None else W & observed
+
+
+def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: float = GOOD_ENOUGH) -> tuple[Array, Array]:
+    """Least squares scores on the trusted entries W (n x d), by at most ``steps`` conjugate gradient steps from V (n x k).
+
+    R (n x d) is M - V U^T; returns the new V and R, R on all entries.
+
+    >>> U, V = np.eye(3)[:, :1], np.array([[2.0]])
+    >>> M = V @ U.T + [[0, 0, 7.0]]
+    >>> fit_scores(M, np.array([[True, True, False]]), U, np.zeros((1, 1)), 1)[0]
+    array([[2.]])
+    """
+    E = R * W
+    G = E @ U
+    P, size = G, np.einsum("ij,ij->i", G, G)
+    enough = good_enough**2 * float(size.sum())
+    for _ in range(steps):
+        if float(size.sum()) <= enough:
+            break
+        Q = P @ U.T
+        E = Q * W
+        bent = np.einsum("ij,ij->i", E, E)
+        length = np.divide(size, bent, out=np.zeros_like(size), where=bent > 0)[:, None]
+        V = V + length * P
+        Q *= length
+        R = R - Q
+        G = (R * W) @ U
+        size_prev, size = size, np.einsum("ij,ij->i", G, G)
+        P = G + np.divide(size, size_prev, out=np.zeros_like(size), where=size_prev > 0)[:, None] * P
+    return V, R
+
+
+def remove_errors(M: Array, observed: Mask | None, U: Array, first: float, last: float) -> tuple[Array, Mask]:
+    """Scores V (n x k) of rows M (n x d) and where their errors are: beyond a threshold that shrinks from ``first`` to ``last``.
+
+    Each row has its own threshold, so that a row's answer does not depend on the others.  At least 2 k entries of a row are
+    trusted, or all that are observed if they are fewer.
+    """
+    n, d = M.shape
+    k = U.shape[1]
+    V, errors = np.zeros((n, k)), np.zeros((n, d), dtype=np.bool_)
+    least = min(2 * k, d)
+    active, R, thresholds = np.arange(n), M, np.full((n, 1), max(first, last))
+    W = trusted(R, observed, thresholds)
+    for _ in range(MOST_PASSES):
+        seen = None if observed is None else observed[active]
+        W = _with_enough(trusted(R, seen, thresholds), R, seen, least)
+        V_new, R = fit_scores(R, W, U, V[active], STEPS, good_enough=0.0)
+        W_new = _with_enough(trusted(R, seen, thresholds), R, seen, least)
+        V[active] = V_new
+        errors[active] = ~W_new if seen is None else seen & ~W_new
+        reached = thresholds[:, 0] <= last
+        done = reached & (W_new == W).all(axis=1)
+        largest = np.where(W_new, np.abs(R), 0.0).max(axis=1, keepdims=True, initial=0.0)
+        thresholds = np.maximum(last, np.minimum(PACE * thresholds, ROOM * largest))
+        if done.any():
+            active, R, thresholds = active[~done], R[~done], thresholds[~done]
+        if active.size == 0:
+            break
+    return V, errors
+
+
+def soft(R: Array, threshold: float) -> Array:
+    """Entries moved towards zero by the threshold (16)."""
+    shrunk: Array = np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
+    return shrunk
+
+
+def _with_enough(W: Mask, R: Array, observed: Mask | None, least: int) -> Mask:
+    """W with at least ``least`` trusted entries in each row, those with the smallest residuals among the observed."""
+    few = np.flatnonzero(W.sum(axis=1) < least)
+    if few.size:
+        sizes = np.abs(R[few])
+        if observed is not None:
+            sizes[~observed[few]] = np.inf
+        bound = np.partition(sizes, least - 1, axis=1)[:, least - 1 : least]
+        W[few] = (sizes <= bound) & np.isfinite(sizes)
+    return W

@@ -1,0 +1,37 @@
+"""Which site's entries are wrong: the share of errors at each site, for a report that names bad sites.
+
+It uses ``Gather``: the coordinator must see every site's own number to name it.  The number tells how much of a site's data is
+bad, so it is asked for only with ``tell_shares=True``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...linalg import Array
+from ...runtime import Gather, Site, local
+from .entries import blocks, remove_errors
+
+
+@local(
+    takes={"U": "d k", "shift": "d", "thresholds": "2"},
+    sends={"wrong": "", "observed": ""},
+    bound="count",
+)
+def count_errors(site: Site, U: Array, shift: Array, thresholds: Array) -> Any:
+    """How many of the site's observed entries are errors, by thresholds that shrink from the first to the second."""
+    wrong = observed = 0
+    for _, M, seen in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+        M -= shift
+        _, errors = remove_errors(M, seen, U, float(thresholds[0]), float(thresholds[1]))
+        wrong += int(np.count_nonzero(errors))
+        observed += M.size if seen is None else int(np.count_nonzero(seen))
+    return np.int64(wrong), np.int64(observed)
+
+
+async def error_shares(U: Array, shift: Array, first: float, last: float) -> dict[str, float]:
+    """Site -> share of its observed entries that are errors.  One round."""
+    replies = await Gather(count_errors, U, shift, np.array([first, last]))
+    return {name: float(wrong) / max(int(observed), 1) for name, (wrong, observed) in replies.items()}

@@ -1,0 +1,83 @@
+"""What a robust solver returns, and what every robust solver is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from ...linalg import Array, top_eigenpairs
+from .agreement import RobustSetup
+
+
+@dataclass(frozen=True, eq=False)
+class RobustSolution:
+    """A robust solver's answer, in the units of the centred and scaled rows.
+
+    Attributes
+    ----------
+    basis : (d, k) array
+        Orthonormal columns: the principal axes of the low-rank part, by decreasing variance.
+    eigenvalues : (k,) array
+        Of the scatter of the low-rank part about its mean, descending.
+    shift : (d,) array
+        The low-rank part's mean, from the agreed centre.
+    threshold : float
+        Residuals beyond it are errors.
+    shrinkage : "hard" or "soft"
+        Whether an error is a whole residual or what is left of it beyond the threshold.
+    deviation : float
+        Robust standard deviation of all residuals: the dense noise.
+    share : float
+        Share of the observed entries that are errors.
+    converged : bool
+    reason : str
+        Why the solver stopped, with advice if it did not converge.
+    notes : dict
+        What the solver wants to tell besides, as JSON can hold it.
+    """
+
+    basis: Array
+    eigenvalues: Array
+    shift: Array
+    threshold: float
+    shrinkage: Literal["hard", "soft"]
+    deviation: float
+    share: float
+    converged: bool
+    reason: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class RobustAlgorithm(Protocol):
+    """A frozen dataclass with a robust solver's parameters and the coroutine that runs it; ``name`` is what users write."""
+
+    name: str
+    default_tol: float
+
+    async def fit(
+        self, setup: RobustSetup, start: Array | None = None, state: Mapping[str, Array] | None = None
+    ) -> RobustSolution:
+        """Solve the problem the sites agreed on, from the basis ``start`` (d x k) if given."""
+        ...
+
+
+def score_scatter(products: Array, n: int, centred: bool) -> Array:
+    """Scatter (k x k) of n scores V about their mean, or about zero, from [V 1]^T [V 1] (k+1 x k+1)."""
+    sums = products[:-1, -1]
+    scatter: Array = products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
+    return scatter
+
+
+def principal_axes(U: Array, products: Array, n: int, centred: bool) -> tuple[Array, Array, Array]:
+    """Eigenvalues, principal axes (d x k) and mean (d,) of rows V U^T, from ``products`` = [V 1]^T [V 1] (k+1 x k+1).
+
+    >>> values, axes, mean = principal_axes(np.eye(3)[:, :1], np.array([[10.0, 4.0], [4.0, 2.0]]), 2, centred=True)
+    >>> values.tolist(), mean.tolist()
+    ([2.0], [2.0, 0.0, 0.0])
+    """
+    values, rotation = top_eigenpairs(score_scatter(products, n, centred))
+    mean: Array = U @ (products[:-1, -1] / n if centred else np.zeros(U.shape[1]))
+    return np.maximum(values, 0.0), np.ascontiguousarray(U @ rotation), mean

@@ -1,0 +1,379 @@
+"""``RobustPCA``: principal components of rows that are low rank plus sparse gross errors, without pooling them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..algorithms.robust import shares
+from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
+from ..algorithms.robust.dcf import minimize
+from ..algorithms.robust.entries import Mask, blocks, remove_errors, soft
+from ..algorithms.robust.shares import error_shares
+from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
+from ..algorithms.robust.thresholds import START
+from ..errors import InputError, NotConvergedWarning
+from ..linalg import Array, fix_signs
+from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
+from .base import SiteEstimator
+from .choices import find_robust_solver
+from .inputs import is_several_sites
+from .plans import plan_of
+
+SMALLEST_THRESHOLD = 1e-10
+"""Residuals below this, in units of an entry's size, are never errors: they are what rounding leaves."""
+
+SOFT_SWEEPS = 50
+"""Alternations for the scores of DCF-PCA's soft threshold."""
+
+SUSPECT, SUSPECT_TIMES = 0.1, 3.0
+"""A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the median share of all sites."""
+
+Result = tuple[RobustSetup, RobustSolution, dict[str, float]]
+
+
+class RobustPCA(SiteEstimator):
+    """Joint principal components of several sites although some entries are grossly wrong or missing.
+
+    Rows are taken to be a low-rank part (n_components dimensions about a common mean), sparse errors of any size, and perhaps
+    dense noise.  NaN in the input is a missing entry.  Rows given as a numpy memory map or a zarr array are read in blocks and
+    never held in memory at once.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of components, or with ``rank="upper"`` an upper bound on it.
+    rank : "exact" or "upper"
+        "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking").
+    solver : str or algorithm
+        "shrinking" (hard thresholds, exact consensus step), "dcf" (the paper's DCF-PCA), or an instance such as ``ep.DCF(K=2)``.
+    center : "pooled" or False
+        Find a common mean along with the components, beginning at the medians; or none.
+    scale : None or "robust"
+        Divide features by the median deviations from their medians, so that one threshold suits features of different units.
+    private : names of sites
+        Sites that take part but reveal no L_i: ``low_rank_`` and ``sparse_`` refuse them, and their rows are not remembered.
+    tell_shares : bool
+        Ask every site in the end for the share of its entries that are wrong, so that ``error_shares_()`` knows all sites.
+        Sites held by this process are known without asking.
+    tol : float, optional
+        How far the basis may still turn in a round; None takes the solver's own.
+    max_rounds : int
+        Rounds after which to stop with ``converged_ = False`` and a warning.
+    random_state, engine, journal, callback
+        As for :class:`FederatedPCA`.
+
+    Attributes
+    ----------
+    components_ : (k, n_features) array
+        Orthonormal rows; in each, the entry of largest magnitude is positive.
+    explained_variance_, singular_values_ : (k,) arrays
+        Of the low-rank part.
+    mean_, scale_ : (n_features,) arrays
+        Mean of the low-rank part (zeros for ``center=False``), and what features are divided by.
+    threshold_ : float
+        Residuals beyond it (after scaling) are errors.
+    entry_size_, noise_scale_ : float
+        Robust standard deviation of the entries and of the residuals.
+    error_share_ : float
+        Share of all observed entries that are errors.
+    rank_fall_ : float or None
+        With ``rank="upper"``: the ratio of the eigenvalues where the spectrum was cut; None if it was not.
+    n_components_, n_samples_seen_, n_features_in_, sites_, n_rounds_, n_setup_rounds_, converged_, stop_reason_, history_,
+    ledger_, solver_
+        As for :class:`FederatedPCA`.
+
+    Examples
+    --------
+    >>> import numpy as np, eigenpact as ep
+    >>> rows, low_rank, sparse = ep.datasets.corrupted_problem(40, 120, rank=2, share=0.1, sites=3)
+    >>> pca = ep.RobustPCA(2, random_state=0).fit(rows)
+    >>> round(pca.error_share_, 3), bool(np.allclose(pca.sparse_("site1"), sparse["site1"]))
+    (0.1, True)
+    """
+
+    _takes_gaps = True
+
+    def __init__(
+        self,
+        n_components: int,
+        *,
+        rank: Rank = "exact",
+        solver: str | RobustAlgorithm = "shrinking",
+        center: Center = "pooled",
+        scale: Scale = None,
+        private: Iterable[str] = (),
+        tell_shares: bool = False,
+        tol: float | None = None,
+        max_rounds: int = 200,
+        random_state: Any = None,
+        engine: Any = "inprocess",
+        journal: str | Path | None = None,
+        callback: Callable[[RoundRecord], Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.rank = rank
+        self.solver = solver
+        self.center = center
+        self.scale = scale
+        self.private = private
+        self.tell_shares = tell_shares
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.random_state = random_state
+        self.engine = engine
+        self.journal = journal
+        self.callback = callback
+
+    # -- fitting --------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if self.center != "pooled" and self.center is not False:
+            raise InputError(f"center={self.center!r} must be 'pooled' or False")
+        if self.scale not in (None, "robust"):
+            raise InputError(f"scale={self.scale!r} must be None or 'robust'")
+        if self.rank not in ("exact", "upper"):
+            raise InputError(f"rank={self.rank!r} must be 'exact' or 'upper'")
+        if isinstance(self.private, str):
+            raise InputError(f"private={self.private!r} must be a list of site names, such as [{self.private!r}]")
+        super()._check_parameters()
+
+    def _check_sizes(self, rows: int, features: int) -> None:
+        check_components(self.n_components, rows, features)
+
+    def _find_algorithm(self, engine: Engine) -> RobustAlgorithm:  # noqa: ARG002
+        return find_robust_solver(self.solver)
+
+    def _plan(self, algorithm: RobustAlgorithm) -> Plan:
+        also = (shares,) if self.tell_shares else ()
+        return plan_of(algorithm, int(self.max_rounds), int(self.n_components), also=also)
+
+    def _program(self, algorithm: RobustAlgorithm, seed: int) -> Program:
+        problem = RobustProblem(
+            n_components=int(self.n_components),
+            rank=self.rank,
+            center=self.center,
+            scale=self.scale,
+            tol=None if self.tol is None else float(self.tol),
+            max_rounds=int(self.max_rounds),
+            seed=seed,
+        )
+
+        async def program(start: Array | None, state: Mapping[str, Array] | None) -> Result:
+            setup = await agree_robustly(problem)
+            solution = await algorithm.fit(setup, start, state)
+            shares: dict[str, float] = {}
+            if self.tell_shares:
+                shares = await error_shares(solution.basis, solution.shift, START * setup.size, _last(setup, solution))
+            return setup, solution, shares
+
+        return program
+
+    def _settings(self) -> dict[str, Any]:
+        told = {"center": self.center, "scale": self.scale, "rank": self.rank, "tell_shares": bool(self.tell_shares)}
+        return {"estimator": "RobustPCA", "n_components": int(self.n_components)} | told
+
+    def _outcome(self, driver: Driver, result: Result, algorithm: RobustAlgorithm) -> Outcome:
+        setup, solution, shares = result
+        return Outcome(
+            arrays={
+                "basis": solution.basis,
+                "eigenvalues": solution.eigenvalues,
+                "mean": setup.centre + setup.scale * solution.shift,
+                "scale": setup.scale,
+            },
+            facts={
+                "n_samples": setup.n_samples,
+                "dtype": "float32" if setup.single else "float64",
+                "size": setup.size,
+                "threshold": _last(setup, solution),
+                "shrinkage": solution.shrinkage,
+                "deviation": solution.deviation,
+                "share": solution.share,
+                "shares": shares,
+                "notes": solution.notes,
+                "sites": list(driver.roster),
+                "rounds": driver.rounds,
+                "setup_rounds": driver.setup_rounds,
+                "converged": bool(solution.converged),
+                "reason": solution.reason,
+                "solver": algorithm.name,
+            },
+            ledger=driver.ledger,
+            history=driver.history,
+        )
+
+    def _adopt(self, outcome: Outcome) -> None:
+        arrays, facts = outcome.arrays, outcome.facts
+        dtype = np.dtype(facts["dtype"])
+        basis = fix_signs(arrays["basis"])
+        self.components_ = np.ascontiguousarray(basis.T).astype(dtype)
+        self.n_components_, self.n_features_in_ = self.components_.shape
+        self.n_samples_seen_ = facts["n_samples"]
+        variances = arrays["eigenvalues"] / max(self.n_samples_seen_ - 1, 1)
+        self.explained_variance_ = variances.astype(dtype)
+        self.singular_values_ = np.sqrt(arrays["eigenvalues"]).astype(dtype)
+        self.mean_ = arrays["mean"] if self.center == "pooled" else np.zeros_like(arrays["mean"])
+        self.scale_ = arrays["scale"]
+        self.entry_size_, self.noise_scale_, self.threshold_ = facts["size"], facts["deviation"], facts["threshold"]
+        self.error_share_, self._shares = facts["share"], facts["shares"]
+        self.rank_fall_ = facts["notes"]["fall"] if facts["notes"].get("revealed") else None
+        self._shrinkage, self._rho = facts["shrinkage"], facts["notes"].get("rho", 0.0)
+        self.sites_ = tuple(facts["sites"])
+        self.n_rounds_, self.n_setup_rounds_ = facts["rounds"], facts["setup_rounds"]
+        self.converged_, self.stop_reason_, self.solver_ = facts["converged"], facts["reason"], facts["solver"]
+        self.history_, self.ledger_ = outcome.history, outcome.ledger
+        strangers = sorted(set(self.private) - set(self.sites_))
+        if strangers:
+            raise InputError(f"private names {strangers[0]!r}, which is no site; the sites are {', '.join(self.sites_[:10])}")
+        if not self.converged_:
+            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
+
+    def _remember(self, held: dict[str, Any]) -> None:
+        """References to the rows of sites that are not private; dropped when pickled."""
+        self._rows = {name: rows for name, rows in held.items() if name not in set(self.private)}
+
+    # -- using ----------------------------------------------------------------------------------
+
+    def low_rank_(self, site: str) -> Any:
+        """The low-rank part L_i (n_i, n_features) of a site's rows, mean included; computed here, nothing is sent."""
+        return self._decomposed(self._rows_of(site))[1]
+
+    def sparse_(self, site: str) -> Any:
+        """The errors S_i (n_i, n_features) of a site's rows, zero where there are none; computed here, nothing is sent."""
+        return self._decomposed(self._rows_of(site))[2]
+
+    def decompose(self, X: Any) -> tuple[Any, Any]:
+        """Low-rank part and errors (n, n_features) of any rows; what a site runs to see its own."""
+        return self._decomposed(self._new_rows(X))[1:]
+
+    def transform(self, X: Any) -> Any:
+        """Scores (n, k) of rows (n, n_features) that may have wrong and missing entries: errors are removed first."""
+        rows = self._new_rows(X)
+        return self._decomposed(rows, parts=False)[0].astype(rows.dtype)
+
+    def inverse_transform(self, T: Any) -> Any:
+        """Rows (n, n_features) whose scores are T (n, k)."""
+        check_is_fitted(self)
+        scores = np.asarray(T)
+        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
+            raise InputError(
+                f"scores have shape {scores.shape}; give a table with {self.n_components_} columns, one per component"
+            )
+        return (scores @ self.components_) * self.scale_ + self.mean_
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
+        if is_several_sites(X):
+            raise InputError(
+                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
+                "call fit(X), then transform(rows) for each site"
+            )
+        return self.fit(X, y, sites=sites).transform(X)
+
+    def error_shares_(self) -> dict[str, float]:
+        """Site -> share of its observed entries that are errors; for all sites with ``tell_shares=True``, else for those here."""
+        check_is_fitted(self)
+        if self._shares:
+            return dict(self._shares)
+        return {name: self._error_share(rows) for name, rows in sorted(self._held().items())}
+
+    def suspect_sites_(self) -> dict[str, float]:
+        """Site -> share of errors, for sites with far more errors than the others."""
+        shares = self.error_shares_()
+        usual = float(np.median(list(shares.values()))) if shares else 0.0
+        return {name: share for name, share in shares.items() if share > SUSPECT + SUSPECT_TIMES * usual}
+
+    def report_(self) -> str:
+        """A few lines for people: rank, rounds, errors, and sites that stand out."""
+        lines = [
+            f"{self.n_components_} components of {len(self.sites_)} sites after {self.n_rounds_} rounds; "
+            f"{'converged' if self.converged_ else 'not converged'}: {self.stop_reason_}",
+            f"errors: {100 * self.error_share_:.2f} % of the observed entries; noise {self.noise_scale_:.2g} beside entries of "
+            f"{self.entry_size_:.2g}",
+        ]
+        suspects = self.suspect_sites_()
+        lines += [f"site {name!r} stands out: {100 * share:.1f} % of its entries are errors" for name, share in suspects.items()]
+        return "\n".join(lines if suspects else [*lines, "no site stands out"])
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _held(self) -> dict[str, Any]:
+        return getattr(self, "_rows", {})
+
+    def _rows_of(self, site: str) -> Any:
+        check_is_fitted(self)
+        if site not in self.sites_:
+            raise InputError(f"no site {site!r} in this model; the sites are {', '.join(self.sites_[:10])}")
+        if site in set(self.private):
+            raise InputError(
+                f"site {site!r} is private: it takes part but reveals no L_i; its owner may run decompose(rows) there"
+            )
+        if site not in self._held():
+            raise InputError(
+                f"this process does not hold the rows of site {site!r}; at the site, run decompose(rows) of this model, "
+                "which gives the low-rank part and the errors without sending anything"
+            )
+        return self._held()[site]
+
+    def _new_rows(self, X: Any) -> Any:
+        """Checked rows (n, n_features)."""
+        check_is_fitted(self)
+        if is_several_sites(X):
+            raise InputError("this takes one table of rows; call it once for each site, where the result is to stay")
+        allowed = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        return validate_data(self, X, reset=False, **allowed)
+
+    def _decomposed(self, X: Any, *, parts: bool = True) -> tuple[Array, Array, Array]:
+        """Scores (n, k), low-rank part and errors (n, n_features) of rows, a block at a time; without ``parts`` the scores."""
+        n, d = (int(size) for size in X.shape)
+        V = np.zeros((n, self.n_components_))
+        L, S = (np.zeros((n, d)) for _ in range(2)) if parts else (np.zeros((0, d)), np.zeros((0, d)))
+        U = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        for where, M, observed in blocks(X, self.mean_, self.scale_):
+            V[where], errors = self._explain(M, observed, U)
+            if parts:
+                fitted = V[where] @ U.T
+                R = (M - fitted) * errors
+                S[where] = (R if self._shrinkage == "hard" else soft(R, self.threshold_)) * self.scale_
+                L[where] = fitted * self.scale_ + self.mean_
+        return V, L, S
+
+    def _explain(self, M: Array, observed: Mask | None, U: Array) -> tuple[Array, Mask]:
+        """Scores of a block and where its errors are."""
+        if self._shrinkage == "hard":
+            return remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)
+        near, _ = remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)  # the soft steps are short
+        V, _, _ = minimize(M, observed, U, near, self.threshold_, self._rho, SOFT_SWEEPS)
+        wrong: Mask = np.abs(M - V @ U.T) > self.threshold_
+        return V, wrong if observed is None else wrong & observed
+
+    def _error_share(self, X: Any) -> float:
+        wrong = seen = 0
+        U = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        for _, M, observed in blocks(X, self.mean_, self.scale_):
+            wrong += int(np.count_nonzero(self._explain(M, observed, U)[1]))
+            seen += M.size if observed is None else int(np.count_nonzero(observed))
+        return wrong / max(seen, 1)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_rows"}
+
+
+def _last(setup: RobustSetup, solution: RobustSolution) -> float:
+    """The threshold beyond which a residual is an error."""
+    return max(solution.threshold, SMALLEST_THRESHOLD * setup.size)

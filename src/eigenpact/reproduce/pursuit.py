@@ -1,0 +1,78 @@
+"""What centralised principal component pursuit needs: min ||L||_* + lambda ||S||_1 with M = L + S, on one pooled matrix.
+
+These methods are no federated programs - every step takes singular values of the whole matrix - so they are not in algorithms/.
+They stand here for comparison with what the papers compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from ..linalg import Array, orthonormalize
+
+OVERSAMPLING, POWERS = 10, 2
+"""Columns beside the wanted ones, and power iterations, of a randomized partial decomposition (Halko et al., 2011)."""
+
+PARTIAL = 0.2
+"""Up to this share of the smaller side a partial decomposition is worth it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pursuit:
+    """Low-rank part and errors (n x d) of M, iterations taken, and the residual ||M - L - S||_F / ||M||_F in the end."""
+
+    low_rank: Array
+    sparse: Array
+    iterations: int
+    residual: float
+
+
+Watcher = Callable[[int, Array, Array], object]
+"""Called after every iteration with its number, L and S."""
+
+
+def usual_weight(M: Array) -> float:
+    """lambda = 1 / sqrt(max(n, d)), for which recovery is proved."""
+    return 1.0 / float(np.sqrt(max(M.shape)))
+
+
+def soft(A: Array, threshold: float) -> Array:
+    """Entries moved towards zero by the threshold."""
+    shrunk: Array = np.sign(A) * np.maximum(np.abs(A) - threshold, 0.0)
+    return shrunk
+
+
+def shrink_singular_values(A: Array, threshold: float, expected: int, seed: int = 0) -> tuple[Array, int]:
+    """A with its singular values moved towards zero by the threshold, and how many are left.
+
+    As many singular values as ``expected`` are computed first, twice as many as long as they do not reach down to the threshold.
+
+    >>> shrunk, rank = shrink_singular_values(np.diag([3.0, 1.0, 0.5]), 0.75, expected=1)
+    >>> np.diag(shrunk).round(12).tolist(), rank
+    ([2.25, 0.25, 0.0], 2)
+    """
+    side = min(A.shape)
+    wanted = max(1, expected)
+    while True:
+        if wanted > PARTIAL * side:
+            U, values, Vt = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+            break
+        U, values, Vt = _partial(A, wanted, seed)
+        if values[-1] <= threshold:
+            break
+        wanted *= 2
+    rank = int(np.count_nonzero(values > threshold))
+    return np.asarray((U[:, :rank] * (values[:rank] - threshold)) @ Vt[:rank]), rank
+
+
+def _partial(A: Array, wanted: int, seed: int) -> tuple[Array, Array, Array]:
+    """The leading singular triplets, by a random range with power iterations."""
+    Q = orthonormalize(A @ np.random.default_rng(seed).standard_normal((A.shape[1], wanted + OVERSAMPLING)))
+    for _ in range(POWERS):
+        Q = orthonormalize(A @ orthonormalize(A.T @ Q))
+    U, values, Vt = scipy.linalg.svd(Q.T @ A, full_matrices=False, check_finite=False)
+    return Q @ U[:, :wanted], values[:wanted], Vt[:wanted]

@@ -1,0 +1,378 @@
+"""Shrinking hard thresholds: exact recovery of what was generated, and each step against an independent computation."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.algorithms.robust import agreement, shares, shrinking
+from eigenpact.algorithms.robust.entries import fit_scores, remove_errors
+from eigenpact.algorithms.robust.shrinking import Shrinking, clipped_step, steepest_fall, threshold_step
+from eigenpact.algorithms.robust.thresholds import LEVELS, Residuals, tally
+from eigenpact.algorithms.setup import keep_centre
+from eigenpact.metrics import largest_sine
+from eigenpact.runtime import COORDINATOR, LocalFunction, Site
+
+Sites = dict[str, np.ndarray[Any, Any]]
+
+
+def distance(pca: ep.RobustPCA, truth: Sites) -> float:
+    """||L - L0||_F / ||L0||_F over all sites."""
+    squares = [np.sum((pca.low_rank_(name) - L) ** 2) for name, L in truth.items()]
+    return float(np.sqrt(sum(squares) / sum(np.sum(L**2) for L in truth.values())))
+
+
+# -- what comes out ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("r", "s", "errors", "rounds", "bar"),
+    [
+        (10, 0.05, "large", 40, 1e-9),
+        (10, 0.3, "large", 60, 1e-9),
+        (30, 0.2, "large", 60, 1e-9),
+        (40, 0.05, "large", 60, 1e-9),
+        (10, 0.1, "own", 60, 1e-9),
+        (20, 0.2, "own", 60, 1e-6),
+    ],
+)
+def test_the_low_rank_part_is_recovered(r: int, s: float, errors: Any, rounds: int, bar: float) -> None:
+    """Section 4.1's problems with 200 features, and errors of the data's own size: one setting for all."""
+    rows, low_rank, sparse = ep.datasets.corrupted_problem(200, 200, r, s, errors=errors, sites=10, seed=1)
+    pca = ep.RobustPCA(r, center=False, random_state=0, max_rounds=rounds).fit(rows)
+    assert distance(pca, low_rank) <= bar
+    assert pca.n_rounds_ <= rounds
+    assert pca.error_share_ == pytest.approx(s, abs=2e-3)
+    name = "site3"
+    np.testing.assert_allclose(pca.sparse_(name), sparse[name], atol=1e-5 * np.sqrt(r))
+
+
+def test_few_components_and_features_with_large_loadings() -> None:
+    """Rank one to three, 20 to 40 features: features with large loadings were cut off as a whole without the clipped rounds."""
+    for d, n, r in ((20, 100, 1), (40, 120, 2), (30, 300, 3)):
+        for seed in range(8):
+            rows, low_rank, _ = ep.datasets.corrupted_problem(d, n, r, 0.05, sites=2, seed=seed)
+            for center in ("pooled", False):
+                pca = ep.RobustPCA(r, center=center, random_state=seed).fit(rows)
+                assert distance(pca, low_rank) < 1e-8, (d, seed, center)
+
+
+def test_without_the_clipped_rounds_some_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail."""
+    monkeypatch.setattr(shrinking, "CLIPPED_ROUNDS", 0)
+    monkeypatch.setattr(shrinking, "PATIENCE", 0)
+    lost = 0
+    for seed in range(8):
+        rows, low_rank, _ = ep.datasets.corrupted_problem(20, 100, 1, 0.05, sites=2, seed=seed)
+        lost += distance(ep.RobustPCA(1, center=False, random_state=seed).fit(rows), low_rank) > 1e-3
+    assert lost > 0
+
+
+@pytest.mark.parametrize("p", [10, 13, 20, 30])
+@pytest.mark.parametrize("center", ["pooled", False])
+def test_an_upper_bound_finds_the_rank(p: int, center: Any) -> None:
+    """Singular values of the low-rank part from too many columns; with just enough nothing is cut."""
+    rows, low_rank, _ = ep.datasets.corrupted_problem(200, 200, 10, 0.05, sites=10, seed=2)
+    pca = ep.RobustPCA(p, rank="upper", center=center, random_state=0).fit(rows)
+    assert pca.n_components_ == 10
+    L0 = np.concatenate(list(low_rank.values()))
+    exact = np.linalg.svd(L0 - L0.mean(axis=0) if center else L0, compute_uv=False)[:10]
+    assert np.abs(pca.singular_values_ - exact).max() / exact[-1] <= 1e-8
+    assert (pca.rank_fall_ is None) == (p == 10)
+    if pca.rank_fall_ is not None:
+        assert pca.rank_fall_ < 0.5
+
+
+def test_the_mean_is_found_and_is_not_that_of_the_corrupted_rows() -> None:
+    """A common mean far from zero, errors on one side only."""
+    rng = np.random.default_rng(0)
+    L = rng.normal(size=(400, 4)) @ rng.normal(size=(4, 60)) + rng.normal(size=60) * 100
+    X = np.where(rng.random(L.shape) < 0.1, L + 1e4, L)
+    pca = ep.RobustPCA(4, random_state=0).fit({"a": X[:150], "b": X[150:]})
+    np.testing.assert_allclose(pca.mean_, L.mean(axis=0), rtol=1e-9)
+    assert np.abs(X.mean(axis=0) - L.mean(axis=0)).min() > 100
+    exact = np.linalg.svd(L - L.mean(axis=0), full_matrices=False)
+    assert largest_sine(pca.components_.T, exact[2][:4].T) < 1e-9
+    np.testing.assert_allclose(pca.singular_values_, exact[1][:4], rtol=1e-9)
+
+
+def test_missing_entries() -> None:
+    """A fifth of the entries missing and a tenth wrong: the missing ones are filled in with the truth."""
+    rows, low_rank, sparse = ep.datasets.corrupted_problem(80, 300, 4, 0.1, sites=3, seed=3)
+    rng = np.random.default_rng(0)
+    gaps = {name: rng.random(X.shape) < 0.2 for name, X in rows.items()}
+    pca = ep.RobustPCA(4, random_state=0).fit({name: np.where(gaps[name], np.nan, X) for name, X in rows.items()})
+    assert distance(pca, low_rank) < 1e-9
+    S = pca.sparse_("site1")
+    assert (S[gaps["site1"]] == 0).all()
+    np.testing.assert_allclose(S[~gaps["site1"]], sparse["site1"][~gaps["site1"]], atol=1e-7)
+
+
+def test_dense_noise_stops_the_threshold() -> None:
+    """With noise the threshold ends at three deviations of it, and the error is of the noise's order."""
+    rows, low_rank, _ = ep.datasets.corrupted_problem(100, 400, 5, 0.1, sites=4)
+    rng = np.random.default_rng(1)
+    noisy = {name: X + 1e-3 * rng.normal(size=X.shape) for name, X in rows.items()}
+    pca = ep.RobustPCA(5, random_state=0).fit(noisy)
+    assert pca.converged_
+    assert 0.9e-3 < pca.noise_scale_ < 1.3e-3
+    assert pca.threshold_ == pytest.approx(3 * pca.noise_scale_, rel=0.05)
+    assert distance(pca, low_rank) < 3e-4
+
+
+def test_one_bad_site_does_not_bend_the_subspace_and_is_named() -> None:
+    """60 % of one site's entries replaced by values of ten standard deviations; the nine others clean."""
+    rng = np.random.default_rng(0)
+    L = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 100))
+    X = L.copy()
+    X[:50] = np.where(rng.random((50, 100)) < 0.6, 10 * L.std() * rng.choice([-1, 1], (50, 100)), X[:50])
+    sites = {f"s{i}": X[50 * i : 50 * i + 50] for i in range(10)}
+    told = ep.RobustPCA(5, center=False, random_state=0, tell_shares=True).fit(sites)
+    assert largest_sine(told.components_.T, np.linalg.svd(L, full_matrices=False)[2][:5].T) < 1e-3
+    assert list(told.suspect_sites_()) == ["s0"]
+    assert "site 's0' stands out: 6" in told.report_()
+    assert ep.RobustPCA(5, center=False, random_state=0).fit(sites).error_shares_() == told.error_shares_()
+    assert "no site stands out" in ep.RobustPCA(5, random_state=0).fit({k: v for k, v in sites.items() if k != "s0"}).report_()
+
+
+# -- invariances and accounts -----------------------------------------------------------------------
+
+
+def test_splitting_order_and_seed() -> None:
+    rows, _, _ = ep.datasets.corrupted_problem(60, 200, 3, 0.1, sites=4)
+    X = np.concatenate(list(rows.values()))
+    one, many = ep.RobustPCA(3, random_state=0).fit(X), ep.RobustPCA(3, random_state=0).fit(rows)
+    backwards = ep.RobustPCA(3, random_state=0).fit(dict(reversed(rows.items())))
+    assert many.components_.tobytes() == backwards.components_.tobytes()
+    np.testing.assert_allclose(one.components_, many.components_, atol=1e-9)
+    shuffled = X[np.random.default_rng(1).permutation(len(X))]
+    np.testing.assert_allclose(ep.RobustPCA(3, random_state=7).fit(shuffled).components_, many.components_, atol=1e-8)
+
+
+def test_units_do_not_matter() -> None:
+    rows, _, _ = ep.datasets.corrupted_problem(60, 200, 3, 0.1, sites=2)
+    one = ep.RobustPCA(3, random_state=0).fit(rows)
+    for factor in (1e-8, 1e8):
+        other = ep.RobustPCA(3, random_state=0).fit({name: factor * X for name, X in rows.items()})
+        assert largest_sine(other.components_.T, one.components_.T) < 1e-9
+        np.testing.assert_allclose(other.explained_variance_, factor**2 * one.explained_variance_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": "upper", "scale": "robust", "tell_shares": True}, {"solver": "dcf"}])
+def test_the_ledger_matches_the_declared_wire_table(options: dict[str, Any]) -> None:
+    """Every message is declared; a round sends d x (k + 1) + (k + 1)^2 numbers, d and 160 counts; rounds add up."""
+    from eigenpact.algorithms.robust import dcf
+
+    modules = (agreement, shrinking, shares, dcf)
+    functions = {f.short_name: f for m in modules for f in vars(m).values() if isinstance(f, LocalFunction)}
+    functions[keep_centre.short_name] = keep_centre
+    rows, _, _ = ep.datasets.corrupted_problem(30, 90, 2, 0.1, sites=3)
+    pca = ep.RobustPCA(2 if "rank" not in options else 4, random_state=0, tol=1e-3, **options).fit(rows)
+    rounds = set()
+    for message in pca.ledger_:
+        function = functions[message.function]
+        sizes = {"d": 30, "k": pca.n_components} if message.round else {"d": 30}
+        if message.function != "turn_scores" and pca.n_components_ == pca.n_components:
+            declared = function.takes if message.sender == COORDINATOR else function.sends
+            for shape, recorded in zip(declared.values(), message.shapes, strict=True):
+                assert shape.fits(recorded, sizes), (message.function, shape.text, recorded)
+        if message.function == "threshold_step" and message.sender != COORDINATOR:
+            k = message.shapes[0][1] - 1
+            assert message.bytes == 8 * (30 * (k + 1) + (k + 1) ** 2 + 30 + LEVELS)
+        if not function.setup:
+            rounds.add(message.round)
+    assert max(rounds) == pca.n_rounds_
+    assert any(m.function == "count_errors" for m in pca.ledger_) == options.get("tell_shares", False)
+
+
+def test_memory_is_bounded() -> None:
+    """Fitting allocates no more than four times the site's data beside them."""
+    rows, _, _ = ep.datasets.corrupted_problem(400, 4000, 10, 0.1)
+    X = rows["site0"]
+    pca = ep.RobustPCA(10, center=False, random_state=0, engine=ep.engines.InProcess(threads=1), max_rounds=40)
+    tracemalloc.start()
+    try:
+        pca.fit(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 3 * X.nbytes
+
+
+def test_a_killed_run_goes_on_with_the_same_bits(tmp_path: Any) -> None:
+    rows, _, _ = ep.datasets.corrupted_problem(30, 90, 2, 0.1, sites=3)
+
+    def stop(record: Any) -> None:
+        if record.round == 7:
+            raise KeyboardInterrupt
+
+    settings = {"random_state": 0, "journal": tmp_path / "journal"}
+    with pytest.raises(KeyboardInterrupt):
+        ep.RobustPCA(2, callback=stop, **settings).fit(rows)
+    resumed = ep.RobustPCA(2, **settings).fit(rows)
+    assert resumed.components_.tobytes() == ep.RobustPCA(2, random_state=0).fit(rows).components_.tobytes()
+
+
+def test_a_restart_begins_at_the_last_basis() -> None:
+    """What the driver does when a site is lost: the program begins again from a start, and needs fewer rounds."""
+    from eigenpact.algorithms.robust.agreement import RobustProblem, agree_robustly
+    from eigenpact.engines import InProcess
+    from eigenpact.runtime import Driver, Outcome
+
+    rows, low_rank, _ = ep.datasets.corrupted_problem(60, 200, 3, 0.1, sites=2)
+    truth = np.linalg.svd(np.concatenate(list(low_rank.values())), full_matrices=False)[2][:3].T
+
+    def run(start: Any) -> tuple[int, float]:
+        async def program(_: Any, state: Any) -> Any:
+            return await Shrinking().fit(await agree_robustly(RobustProblem(3, center=False)), start, state)
+
+        def job(connection: Any) -> Outcome:
+            driver = Driver(connection)
+            solution = driver.run(program)
+            return Outcome({"basis": solution.basis}, {"rounds": driver.rounds})
+
+        outcome = InProcess().execute(rows, job)
+        return outcome.facts["rounds"], largest_sine(outcome.arrays["basis"], truth)
+
+    (rounds, sine), (fewer, other) = run(None), run(truth)
+    assert max(sine, other) < 1e-9
+    assert fewer < rounds
+
+
+# -- steps against independent computations ----------------------------------------------------------
+
+
+def kept(V: Any = None) -> dict[str, Any]:
+    return {"mean": None, "scale": None} | ({} if V is None else {"V": V})
+
+
+def test_scores_are_least_squares_on_the_trusted_entries() -> None:
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(30, 4)))[0]
+    M, W = rng.normal(size=(7, 30)), rng.random((7, 30)) < 0.7
+    V, R = fit_scores(M, W, U, np.zeros((7, 4)), steps=30, good_enough=0.0)
+    for i in range(7):
+        np.testing.assert_allclose(V[i], np.linalg.lstsq(U[W[i]], M[i, W[i]], rcond=None)[0], atol=1e-10)
+    np.testing.assert_allclose(R, M - V @ U.T, atol=1e-12)
+
+
+def test_the_two_sums_give_the_exact_consensus_step() -> None:
+    """U + G B^-1 is the least squares U for (M_i - S_i) and V_i of all sites together."""
+    rows, _, _ = ep.datasets.corrupted_problem(25, 60, 3, 0.1, sites=3)
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(25, 3)))[0]
+    replies = {name: threshold_step(Site(name, X, kept()), U, np.zeros(25), np.float64(4.0)) for name, X in rows.items()}
+    G, B = (sum(reply.send[j] for reply in replies.values()) for j in (0, 1))
+    V = np.concatenate([reply.keep["V"] for reply in replies.values()])
+    M = np.concatenate(list(rows.values()))
+    S = np.where(np.abs(M - V @ U.T) > 4.0, M - V @ U.T, 0.0)
+    expected = np.linalg.lstsq(V, M - S, rcond=None)[0].T
+    np.testing.assert_allclose(U + shrinking.consensus_step(G, B, centred=False)[:, :3], expected, atol=1e-10)
+    ones = np.column_stack([V, np.ones(len(V))])
+    expected = np.linalg.lstsq(ones, M - S, rcond=None)[0].T
+    found = np.column_stack([U, np.zeros(25)]) + shrinking.consensus_step(G, B, centred=True)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+    assert sum(reply.send[2].sum() for reply in replies.values()) == (S == 0).sum()
+    assert sum(reply.send[3].sum() for reply in replies.values()) == (S == 0).sum()
+
+
+def test_the_clipped_step_is_a_subspace_iteration_on_clipped_entries() -> None:
+    rng = np.random.default_rng(0)
+    X, U = 3 * rng.normal(size=(40, 12)), np.linalg.qr(rng.normal(size=(12, 2)))[0]
+    reply = clipped_step(Site("a", X, kept()), U, np.zeros(12), np.float64(1.0))
+    moved = U + shrinking.consensus_step(*reply.send, centred=False)[:, :2]
+    C = np.clip(X, -1, 1)
+    power = np.linalg.qr(C.T @ (C @ U))[0]
+    assert largest_sine(np.linalg.qr(moved)[0], power) < 1e-12
+
+
+def test_levels_give_quantiles() -> None:
+    """Median, tail and largest from counts of four levels to the octave, against numpy's on the values themselves."""
+    x = np.random.default_rng(0).normal(size=(100, 2000)) * 1e-3
+    tau = float(np.abs(x).max())
+    residuals = Residuals(tally(x, 0, tau), tau, x.size)
+    assert residuals.trusted == x.size
+    assert residuals.deviation == pytest.approx(1e-3, rel=0.03)
+    assert residuals.tail == pytest.approx(np.quantile(np.abs(x), 0.999), rel=0.05)
+    assert residuals.largest == pytest.approx(tau, rel=0.25)
+    cut = np.where(np.abs(x) <= 1e-3, x, 0.0)
+    fewer = Residuals(tally(cut, int((cut == 0).sum()), 1e-3), 1e-3, x.size)
+    assert fewer.trusted == (cut != 0).sum()
+    assert fewer.deviation == pytest.approx(1e-3, rel=0.03)
+
+
+def test_how_the_threshold_moves() -> None:
+    """Slowly while residuals reach up to it, at once over sizes that none has, never below three deviations, never up."""
+    rng = np.random.default_rng(0)
+    flat = rng.uniform(-1, 1, size=(200, 200))
+    assert Residuals(tally(flat, 0, 1.0), 1.0, flat.size).next_threshold() == pytest.approx(1.0)  # 3 deviations are more
+    few = np.where(rng.random(flat.shape) < 0.05, flat, 1e-6 * flat)
+    assert Residuals(tally(few, 0, 1.0), 1.0, few.size).next_threshold() == pytest.approx(0.8)
+    none = 1e-6 * flat
+    assert Residuals(tally(none, 0, 1.0), 1.0, none.size).next_threshold() < 1e-5
+    noise = rng.normal(size=flat.shape)
+    threshold = 10.0
+    for _ in range(20):
+        cut = np.where(np.abs(noise) <= threshold, noise, 0.0)
+        threshold = Residuals(tally(cut, int((cut == 0).sum()), threshold), threshold, noise.size).next_threshold()
+    assert threshold == pytest.approx(3.0, rel=0.03)
+
+
+def test_where_a_spectrum_falls() -> None:
+    assert steepest_fall(np.diag([5.0, 4.0, 3.9, 1e-9, 1e-12])).rank == 3  # what is nothing does not fall
+    assert steepest_fall(np.diag([5.0])).ratio == 1
+
+
+def test_new_rows_lose_their_errors_row_by_row() -> None:
+    """A row's answer does not depend on the others, and rows with almost nothing right do not fail."""
+    rng = np.random.default_rng(0)
+    U = np.linalg.qr(rng.normal(size=(60, 3)))[0]
+    V0 = rng.normal(size=(20, 3)) * 10
+    wrong = rng.random((20, 60)) < 0.2
+    wrong[0] = True
+    M = V0 @ U.T + np.where(wrong, rng.normal(size=(20, 60)) * 20, 0)
+    V, errors = remove_errors(M, None, U, 6.0, 1e-9)
+    np.testing.assert_allclose(V[1:], V0[1:], atol=1e-8)
+    np.testing.assert_array_equal(errors[1:], wrong[1:])
+    assert np.isfinite(V).all()
+    alone = remove_errors(M[5:6], None, U, 6.0, 1e-9)[0]
+    np.testing.assert_allclose(alone[0], V[5], atol=1e-12)
+
+
+def test_agreed_medians_and_scales_are_numpys() -> None:
+    """Medians by binary digits over sites, against numpy's of all rows, with missing entries and errors in place."""
+    from eigenpact.algorithms.robust.agreement import RobustProblem, agree_robustly
+    from eigenpact.engines import InProcess
+    from eigenpact.runtime import Driver, Outcome
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(301, 8)) * 10.0 ** np.arange(-4, 4) + np.array([0, 1e3, -1e-3, 5, -7e3, 0, 1, 2])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[rng.random(X.shape) < 0.1] *= -1e7
+    problem = RobustProblem(2, scale="robust")
+
+    def job(connection: Any) -> Outcome:
+        async def program(_start: Any, _state: Any) -> Any:
+            return await agree_robustly(problem)
+
+        setup = Driver(connection).run(program)
+        return Outcome({"centre": setup.centre, "scale": setup.scale}, {"size": setup.size, "n": setup.n_samples})
+
+    outcome = InProcess().execute({"a": X[:100], "b": X[100:110], "c": X[110:]}, job)
+    lower = np.nanquantile(X, 0.5, axis=0, method="inverted_cdf")
+    spread = np.nanquantile(np.abs(X - lower), 0.5, axis=0, method="inverted_cdf")
+    assert np.all(np.abs(outcome.arrays["centre"] - lower) <= 1e-8 * np.abs(lower))
+    np.testing.assert_allclose(outcome.arrays["scale"], spread / 0.6744897501960817, rtol=0.02)
+    sizes = np.abs((X - outcome.arrays["centre"]) / outcome.arrays["scale"])
+    assert outcome.facts["size"] == pytest.approx(np.nanmedian(sizes) / 0.6744897501960817, rel=0.1)
+
+
+def test_constant_rows() -> None:
+    """Nothing varies: no direction, no division by zero."""
+    pca = ep.RobustPCA(2, random_state=0).fit({"a": np.full((4, 3), 2.5), "b": np.full((5, 3), 2.5)})
+    np.testing.assert_allclose(pca.explained_variance_, 0, atol=1e-20)
+    np.testing.assert_allclose(pca.low_rank_("a"), 2.5)
