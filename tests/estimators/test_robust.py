@@ -246,3 +246,47 @@ def test_site_policies_know_the_solvers() -> None:
     assert not any("spread" in name for name in plan.functions)
     assert "gather" in ep.RobustPCA(3, tell_shares=True)._plan(ep.Shrinking()).kinds
     assert any(name.endswith(":descend") for name in functions_of("dcf"))
+
+
+@pytest.mark.parametrize("named", [(s for s in ["site1"]), iter(["site1"]), {"site1": 1}, [1]])
+def test_private_sites_are_a_list_and_not_used_up(named: Any) -> None:
+    """A generator is empty the second time it is read, and the private site would be revealed."""
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    with pytest.raises(InputError, match="must be a list of site names"):
+        ep.RobustPCA(3, private=named).fit(rows)
+
+
+def test_private_is_fixed_by_fitting_and_checked_before_it() -> None:
+    names, (rows, _, _) = ["site1"], ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    pca = ep.RobustPCA(3, private=names, random_state=0).fit(rows)
+    names.clear()
+    with pytest.raises(InputError, match="private"):
+        pca.low_rank_("site1")
+    pca.set_params(private=("site0",))
+    with pytest.raises(InputError, match="private"):
+        pca.low_rank_("site0")
+    wrong = ep.RobustPCA(3, private={"oslo"}, random_state=0)
+    with pytest.raises(InputError, match="'oslo', which is no site; the sites are site0, site1, site2"):
+        wrong.fit(rows)
+    assert not hasattr(wrong, "components_")
+
+
+def test_one_of_two_sites_can_be_suspect() -> None:
+    rng = np.random.default_rng(0)
+    L = rng.normal(size=(600, 3)) @ rng.normal(size=(3, 60))
+    X = L.copy()
+    X[:60] = np.where(rng.random((60, 60)) < 0.6, 30.0, X[:60])
+    pca = ep.RobustPCA(3, random_state=0).fit({"bad": X[:60], "good": X[60:]})
+    assert list(pca.suspect_sites_()) == ["bad"]
+
+
+@pytest.mark.parametrize("solver", ["shrinking", "dcf"])
+def test_telling_shares_counts_as_a_round(solver: str) -> None:
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    for most in (3, 5):
+        with pytest.warns(ep.NotConvergedWarning, match=f"max_rounds={most} reached"):
+            pca = ep.RobustPCA(3, solver=solver, random_state=0, max_rounds=most, tell_shares=True).fit(rows)
+        assert pca.n_rounds_ == most
+        assert set(pca.error_shares_()) == set(rows)
+    with pytest.raises(InputError, match="leaves no round for tell_shares"):
+        ep.RobustPCA(3, tell_shares=True, max_rounds=1).fit(rows)

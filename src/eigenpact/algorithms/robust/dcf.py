@@ -182,7 +182,7 @@ class DCF:
         U = np.sqrt(d) * basis  # line 1
         counts = np.int64(self.K), np.int64(self.sweeps)
         weights, scaled = np.array([self.lam, self.rho, self.rho / n]), np.bool_(self.step == "auto")
-        for t in range(max(1, problem.max_rounds - 1)):  # line 2
+        for t in range(max(1, problem.last_round - 1)):  # line 2
             eta = (1.0 if self.step == "auto" else float(self.step)) / (np.sqrt(t + 1) if self.decay else 1.0)
             total, objective = await Sum(descend, U, unit, weights, np.float64(eta), scaled, *counts)  # lines 3, 4
             U, size = total / setup.n_sites, float(np.linalg.norm(U))  # line 5

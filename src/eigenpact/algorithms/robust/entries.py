@@ -14,6 +14,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ...linalg import Array
+from .thresholds import NORMAL_MEDIAN, START
 
 Mask = NDArray[np.bool_]
 
@@ -58,6 +59,21 @@ def trusted(R: Array, observed: Mask | None, threshold: Any) -> Mask:
     return W if observed is None else W & observed
 
 
+def typical_sizes(M: Array, observed: Mask | None) -> Array:
+    """Robust standard deviation (n x 1) of each row's observed entries about zero; 0 for a row that has none.
+
+    >>> typical_sizes(np.array([[1.0, -3.0, 2.0]]), np.array([[True, True, False]])).round(2).tolist()
+    [[1.48]]
+    """
+    sizes = np.abs(M)
+    if observed is None:
+        return np.asarray(np.median(sizes, axis=1, keepdims=True, overwrite_input=True) / NORMAL_MEDIAN)
+    seen = observed.sum(axis=1, keepdims=True)
+    sizes[~observed] = np.inf
+    sizes.sort(axis=1)
+    return np.where(seen > 0, np.take_along_axis(sizes, np.maximum(seen - 1, 0) // 2, axis=1), 0.0) / NORMAL_MEDIAN
+
+
 def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: float = GOOD_ENOUGH) -> tuple[Array, Array]:
     """Least squares scores on the trusted entries W (n x d), by at most ``steps`` conjugate gradient steps from V (n x k).
 
@@ -72,13 +88,14 @@ def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: f
     G = E @ U
     P, size = G, np.einsum("ij,ij->i", G, G)
     enough = good_enough**2 * float(size.sum())
+    rounding = np.finfo(float).eps ** 2 * np.maximum(size, np.einsum("ij,ij->i", E, E))  # a gradient below it has no direction
     for _ in range(steps):
         if float(size.sum()) <= enough:
             break
         Q = P @ U.T
         E = Q * W
         bent = np.einsum("ij,ij->i", E, E)
-        length = np.divide(size, bent, out=np.zeros_like(size), where=bent > 0)[:, None]
+        length = np.divide(size, bent, out=np.zeros_like(size), where=(bent > 0) & (size > rounding))[:, None]
         V = V + length * P
         Q *= length
         R = R - Q
@@ -91,15 +108,30 @@ def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: f
 def remove_errors(M: Array, observed: Mask | None, U: Array, first: float, last: float) -> tuple[Array, Mask]:
     """Scores V (n x k) of rows M (n x d) and where their errors are: beyond a threshold that shrinks from ``first`` to ``last``.
 
-    Each row has its own threshold, so that a row's answer does not depend on the others.  At least 2 k entries of a row are
-    trusted, or all that are observed if they are fewer.
+    Each row has its own threshold, so that a row's answer does not depend on the others.  A row in which errors are found and
+    whose entries are large is tried again from a first threshold of its own size; the answer with fewer errors stays.
+    """
+    first = max(first, last)
+    V, errors = _remove_from(M, observed, U, np.full((len(M), 1), first), last)
+    own = START * typical_sizes(M, observed)
+    again = np.flatnonzero((own[:, 0] > first) & errors.any(axis=1))
+    if again.size:
+        V_own, errors_own = _remove_from(M[again], None if observed is None else observed[again], U, own[again], last)
+        fewer = errors_own.sum(axis=1) < errors[again].sum(axis=1)
+        V[again[fewer]], errors[again[fewer]] = V_own[fewer], errors_own[fewer]
+    return V, errors
+
+
+def _remove_from(M: Array, observed: Mask | None, U: Array, thresholds: Array, last: float) -> tuple[Array, Mask]:
+    """As above from these thresholds (n x 1), beginning with the scores of the rows cut back to them.
+
+    At least 2 k entries of a row are trusted, or all that are observed if they are fewer.
     """
     n, d = M.shape
-    k = U.shape[1]
-    V, errors = np.zeros((n, k)), np.zeros((n, d), dtype=np.bool_)
-    least = min(2 * k, d)
-    active, R, thresholds = np.arange(n), M, np.full((n, 1), max(first, last))
-    W = trusted(R, observed, thresholds)
+    cut = np.clip(M, -thresholds, thresholds)
+    V, errors = (cut if observed is None else cut * observed) @ U, np.zeros((n, d), dtype=np.bool_)
+    least = min(2 * U.shape[1], d)
+    active, R = np.arange(n), M - V @ U.T
     for _ in range(MOST_PASSES):
         seen = None if observed is None else observed[active]
         W = _with_enough(trusted(R, seen, thresholds), R, seen, least)

@@ -6,9 +6,11 @@ Problem
 
 Rounds
     1. U <- a random orthonormal d x k basis, m <- the agreed medians, V_i <- 0, tau <- 3 robust deviations of the entries
-    2. for a few rounds, until U turns little: site i cuts its entries back to [-tau, tau] about m, V_i <- these times U, E_i
-       their residual; U and m change as in 5.  (Cut back, large entries still tell their sign; left out, a feature with large
-       loadings would be missing from the start and might never come back.)
+    2. for a few rounds, until U turns little: site i divides rows whose median entry is larger than tau / 3 allows by a factor
+       that makes it so, cuts the entries back to [-tau, tau] about m, V_i <- these times U, E_i their residual; U and m change
+       as in 5.  A row of V_i is then multiplied by its factor if that explains at least as many of its entries; if not, the row
+       is large by its errors.  (Cut back, large entries still tell their sign; left out, a feature with large loadings would be
+       missing from the start and might never come back.  Without the factors a large row is all signs.)
        Then for each round, the coordinator sends U, m and tau:
     3.     site i trusts the entries with |M_i - V_i U^T - 1 m^T| <= tau and finds V_i by least squares on them (a few steps of
            conjugate gradients); trusts anew; S_i is the residual elsewhere, E_i the residual where it trusts
@@ -34,8 +36,8 @@ Differences from the paper
     problem whose solution needs two sums, so here it is solved and not descended.  Errors are cut off and not shrunk: a soft
     threshold pulls every wrong entry's residual by lambda, which leaves a bias of that size.  Dividing the step by the trusted
     share (5) undoes what an untrusted entry, replaced by its own prediction, takes from it.  Nothing is tuned to a problem: the
-    pace of the threshold follows the residuals.  Step 7 finds a rank only at a clear fall of the spectrum; one inside the
-    low-rank part itself, if it is the steepest, is taken for the end.
+    pace of the threshold follows the residuals.  Step 7 finds a rank only at a clear fall of the spectrum as it is while
+    spare columns still hold errors; a fall inside the low-rank part itself, if it is the steepest then, is taken for the end.
 
 References
     W. Chu, "Distributed robust principal component analysis", Sections 2 and 4; P. Netrapalli et al., "Non-convex robust PCA",
@@ -60,7 +62,7 @@ import scipy.linalg
 from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from .agreement import RobustSetup
-from .entries import blocks, fit_scores, trusted
+from .entries import blocks, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -69,6 +71,9 @@ STEPS = 3
 
 LEAST_SHARE = 0.2
 """A feature's step is divided by its trusted share, but not by less than this."""
+
+NO_SPAN = 1e-13
+"""Eigenvalues of the scores' products below this share of the largest are rounding: scores do not span there."""
 
 NEGLIGIBLE = 10.0
 """A threshold of so many tol, in units of an entry's size, hides no error that matters."""
@@ -114,16 +119,21 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
     for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
         M -= shift
+        factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
+        whole = M.copy()
+        M /= factor
         np.clip(M, -tau, tau, out=M)
-        if observed is not None:
-            M *= observed
-        V[where] = M @ U
-        R = M - V[where] @ U.T
-        if observed is not None:
+        if observed is None:
+            scores = M @ U
+            R = M - scores @ U.T
+        else:
+            scores, R = fit_scores(M, observed, U, np.zeros((len(M), k)), STEPS)
             R *= observed
-        V_1 = np.column_stack([V[where], np.ones(len(M))])
+        V_1 = np.column_stack([scores, 1.0 / factor])
         G += R.T @ V_1
         B += V_1.T @ V_1
+        explained = [np.count_nonzero(trusted(whole - V_j @ U.T, observed, tau), axis=1) for V_j in (scores * factor, scores)]
+        V[where] = scores * np.where(explained[0] >= explained[1], factor[:, 0], 1.0)[:, None]
     return Reply((G, B), keep={"V": V})
 
 
@@ -148,16 +158,19 @@ class Shrinking:
     ) -> RobustSolution:
         """Iterate until the basis rests and the threshold has arrived."""
         tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
-        searching, gap = problem.rank == "upper" and start is None, Fall(0, 1.0)
+        whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns
+        searching, revealed, gap = problem.rank == "upper" and whole, False, Fall(0, 1.0)
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
         shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
+        negligible = max(NEGLIGIBLE * tol * setup.size, setup.rounding)
         begun, turn = 0, np.inf
-        while begun < min(CLIPPED_ROUNDS, problem.max_rounds - 1) and turn > RESTLESS:  # line 2
+        while begun < min(CLIPPED_ROUNDS, problem.last_round - 1) and turn > RESTLESS:  # line 2
             G, B = await Sum(clipped_step, U, shift, np.float64(tau))
-            U_prev, (U, shift, turn) = U, moved(U, shift, consensus_step(G, B, setup.centred))
+            D = consensus_step(G, B, setup.centred) / np.maximum(setup.observed / setup.n_samples, LEAST_SHARE)[:, None]
+            U_prev, (U, shift, turn) = U, moved(U, shift, D)
             begun += 1
             await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
-        for t in range(begun + 1, problem.max_rounds + 1):
+        for t in range(begun + 1, problem.last_round + 1):
             G, B, by_feature, counts = await Sum(threshold_step, U, shift, np.float64(tau))  # lines 3, 4
             k, residuals = U.shape[1], Residuals(counts, tau, observed)
             D = consensus_step(G, B, setup.centred) / np.maximum(by_feature / setup.n_samples, LEAST_SHARE)[:, None]  # line 5
@@ -165,18 +178,19 @@ class Shrinking:
             wrong = 1 - residuals.trusted / observed
             details = {"turn": turn, "threshold": tau, "deviation": residuals.deviation, "wrong": wrong, "rank": float(k)}
             await Progress(basis=U, details=details)
-            converged = turn <= tol and residuals.settled(NEGLIGIBLE * tol * setup.size)
+            converged = turn <= tol and residuals.settled(negligible)
             if converged:
                 break
             if turn <= RESTLESS or t - begun >= PATIENCE:
-                tau = residuals.next_threshold()  # line 6
-            if searching and t - begun >= REVEAL_FROM:  # line 7
+                tau = min(tau, max(residuals.next_threshold(), setup.rounding))  # line 6
+            if searching and t - begun >= REVEAL_FROM and t < problem.last_round:  # line 7; what is cut needs a round more
                 scatter = score_scatter(B, setup.n_samples, setup.centred)
                 gap, last = steepest_fall(scatter), gap
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
                     _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, searching, begun = orthonormalize(U_prev @ rotation), START * setup.size, False, t
+                    U, tau, begun = orthonormalize(U_prev @ rotation), START * setup.size, t
+                    searching, revealed = False, True
         values, axes, mean = principal_axes(U, B, setup.n_samples, setup.centred)  # line 8
         reason = (
             f"the basis turned by {turn:.1e}, within tol {tol:.1e}, at a threshold of {residuals.threshold:.1e}"
@@ -184,7 +198,7 @@ class Shrinking:
             else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) at a threshold "
             f"of {residuals.threshold:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
         )
-        notes = {"fall": gap.ratio, "revealed": problem.rank == "upper" and not searching}
+        notes = {"fall": gap.ratio, "revealed": revealed}
         deviation = residuals.deviation
         return RobustSolution(axes, values, shift + mean, residuals.threshold, "hard", deviation, wrong, converged, reason, notes)
 
@@ -221,15 +235,15 @@ def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
 def consensus_step(G: Array, B: Array, centred: bool) -> Array:
     """How [U m] changes (d x k+1): G B^-1, in the least squares sense where scores do not span; m stays if not centred."""
     k = len(B) if centred else len(B) - 1
-    sizes = np.sqrt(np.diag(B)[:k])
-    sizes = np.where(sizes > 0, sizes, 1.0)  # scores and ones are of different units
-    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes)) / sizes
+    sizes = np.full(k, np.sqrt(np.diag(B)[:-1].max()))  # one for all scores: a column of rounding must stay small
+    if centred:
+        sizes[-1] = np.sqrt(B[-1, -1])  # scores and ones are of different units
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes), rtol=NO_SPAN) / sizes
     return np.asarray(D if centred else np.column_stack([D, np.zeros(len(G))]))
 
 
 def nearest_basis(A: Array) -> Array:
     """The orthonormal basis (d x k) nearest to A: U of its polar decomposition, so that scores keep their meaning."""
-    for _ in range(2):  # the second time repairs what squaring lost
-        values, vectors = scipy.linalg.eigh(A.T @ A, check_finite=False)
-        A = A @ (vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))) @ vectors.T
-    return np.ascontiguousarray(A)
+    left, _, right = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
+    return np.ascontiguousarray(left @ right)

@@ -95,8 +95,11 @@ class Residuals:
         return max(min(self.threshold, START * self.deviation), min(SLOW * self.threshold, max(REACH * self.tail, fast)))
 
     def settled(self, negligible: float) -> bool:
-        """Whether the threshold has come down to the noise, or to a size that does not matter."""
-        return self.threshold <= max(SETTLED * self.deviation, negligible)
+        """Whether the threshold has come down to the noise, or to a size that does not matter, and most entries are trusted.
+
+        If they are not, the deviation is only known to be at least the threshold, and says nothing.
+        """
+        return 2 * self.trusted > self.observed and self.threshold <= max(SETTLED * self.deviation, negligible)
 
     def _size(self, rank: float) -> float:
         """The size of the residual of this rank (from 1), interpolated within its level; the threshold if it is not trusted."""
