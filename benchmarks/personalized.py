@@ -87,7 +87,7 @@ def rounds_to_gap(
             raise _Reached
 
     try:
-        _fitted(sites, 2, 10, solver=solver, max_rounds=most, tol=1e-12, callback=measure, misalignment=False)
+        _fitted(sites, 2, 10, solver=solver, max_rounds=most, tol=1e-7, callback=measure, misalignment=False)
     except _Reached:
         return int(gaps[-1][0]), gaps[-1][1]
     return None, gaps[-1][1]
@@ -107,7 +107,7 @@ def _rounds(seeds: int, patience: int) -> Iterator[Row]:
             S = [X.T @ X / len(X) for X in sites.values()]
             starts = ("distpca", "random", "covariance")
             best = max(
-                captured(S, _fitted(sites, 2, 10, solver=ep.VarPro(start=start), tol=1e-11, misalignment=False).components_.T, 10)
+                captured(S, _fitted(sites, 2, 10, solver=ep.VarPro(start=start), tol=1e-7, misalignment=False).components_.T, 10)
                 for start in starts
             )
             truth = best, float(np.mean([np.trace(s) for s in S])) - best

@@ -21,7 +21,7 @@ for name in ("video_bmc", "video_escalator"):
     frames = data.X.astype(float).reshape(-1, *data.extra["shape"]) / 255
     sites = {f"shot{k:03d}": frames[k * SHOT : (k + 1) * SHOT].reshape(SHOT, -1) for k in range(len(frames) // SHOT)}
 
-    pca = ep.PersonalizedPCA(n_global=5, n_local=5, center=False, tol=1e-4, random_state=0).fit(sites)
+    pca = ep.PersonalizedPCA(n_global=20, n_local=5, center=False, tol=1e-2, random_state=0).fit(sites)
     both = [pca.parts(X, site=shot) for shot, X in sites.items()]
     background, moving = (np.concatenate([part[j] for part in both]).reshape(-1, *frames.shape[1:]) for j in (0, 1))
 

@@ -94,17 +94,21 @@ def test_sparse_and_single_precision(kind: Any) -> None:
     assert pca.transform(kind(MODEL.sites["site0"]), site="site0").shape == (200, 5)
 
 
-def test_ranks_by_site_and_sites_with_few_rows() -> None:
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.parametrize("solver", ["varpro", "perpca", ep.PerPCA(choice=2), "distpca"])
+def test_ranks_by_site_and_sites_with_few_rows(solver: Any) -> None:
     """A dict gives every site its own rank; a site has no more local components than its rows leave."""
     sites = dict(MODEL.sites) | {"tiny": MODEL.sites["site0"][:2], "one": MODEL.sites["site1"][:1]}
     ranks = dict.fromkeys(sites, 3) | {"site2": 0, "site4": 5}
-    pca = ep.PersonalizedPCA(2, ranks, center=False, random_state=0).fit(sites)
+    pca = ep.PersonalizedPCA(2, ranks, solver=solver, center=False, random_state=0, max_rounds=400).fit(sites)
     assert {s: len(V) for s, V in pca.local_components_.items()} == ranks | {"tiny": 2, "one": 1}
     for V in pca.local_components_.values():
         W = np.concatenate([pca.components_, V])
         np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-12)
     with pytest.raises(ep.EigenpactError, match="n_local has no entry for site 'one'"):
-        ep.PersonalizedPCA(2, {s: 1 for s in sites if s != "one"}).fit(sites)
+        ep.PersonalizedPCA(2, {s: 1 for s in sites if s != "one"}, solver=solver).fit(sites)
+    for site, V in pca.local_components_.items():
+        assert len(V) == len(pca.local_explained_variance_[site])
 
 
 def test_local_parts_beyond_what_is_left() -> None:
@@ -214,6 +218,8 @@ def test_clone_pickle_and_labels() -> None:
         ({"scale": "site"}, "scale='site'"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be a share"),
         ({"tol": -1}, "tol=-1"),
+        ({"misalignment": "no"}, "misalignment='no' must be True or False"),
+        ({"n_local": dict.fromkeys(MODEL.sites, 1) | {"moon": 1}}, "n_local has an entry for 'moon', which is no site"),
     ],
 )
 def test_refused_parameters(options: dict[str, Any], message: str) -> None:
@@ -242,3 +248,88 @@ def test_baselines_against_numpy() -> None:
     assert largest_sine(distpca.local_components_["site2"].T, V) < 1e-6
     assert (individual.n_rounds_, distpca.n_rounds_) == (1, 2)
     assert fitted().captured_ > max(distpca.captured_, pooled.captured_)
+
+
+def test_data_frames_where_ranks_differ_by_site() -> None:
+    """set_output("pandas") needs one list of names: where there is none, an error says what to do."""
+    pytest.importorskip("pandas")
+    same = fitted().set_output(transform="pandas")
+    assert list(same.transform(MODEL.sites["site0"], site="site0").columns) == list(same.get_feature_names_out())
+    ranks = dict.fromkeys(MODEL.sites, 3) | {"site2": 1}
+    pca = ep.PersonalizedPCA(2, ranks, center=False, random_state=0).fit(MODEL.sites).set_output(transform="pandas")
+    for site in ("site0", "site2"):
+        with pytest.raises(InputError, match=r"differs by site.*set_output\(transform='default'\)"):
+            pca.transform(MODEL.sites[site], site=site)
+    assert pca.set_output(transform="default").transform(MODEL.sites["site2"], site="site2").shape == (200, 3)
+
+
+def test_rank_suggestions_leave_out_what_cannot_be() -> None:
+    """Pairs without a dimension left over are skipped; tiny sites are an error that names the share; one seed for all pairs."""
+    plain = ep.PersonalizedPCA(center=False, tol=1e-3, random_state=0)
+    found = plain.suggest_ranks(MODEL.sites, n_global=(2, 13), n_local=(3, 10, 20))
+    assert [(row["n_global"], row["n_local"]) for row in found] == [(2, 3)]
+    with pytest.raises(InputError, match="no pair leaves one of 12 features over"):
+        plain.suggest_ranks(MODEL.sites, n_global=(6,), n_local=(6,))
+    tiny = {name: X[:2] for name, X in MODEL.sites.items()}
+    with pytest.raises(InputError, match=r"validation_fraction=0.2 holds out no row"):
+        plain.suggest_ranks(tiny, n_global=(1,), n_local=(1,))
+    unseeded = ep.PersonalizedPCA(center=False, tol=1e-3)
+    twice = unseeded.suggest_ranks(MODEL.sites, n_global=(2, 2), n_local=(3,))
+    assert twice[0] == twice[1]
+
+
+def test_a_share_that_holds_out_no_row_is_refused() -> None:
+    with pytest.raises(InputError, match=r"validation_fraction=0.001 holds out no row"):
+        fitted(validation_fraction=0.001)
+
+
+def test_rows_of_any_site_are_centred_by_one_rule() -> None:
+    """center="site": global scores and local parts are about the mean of the rows given."""
+    pca = ep.PersonalizedPCA(2, 3, center="site", random_state=0).fit(MODEL.sites)
+    X = MODEL.sites["site1"] + 7.0
+    np.testing.assert_allclose(pca.transform_global(X), (X - X.mean(axis=0)) @ pca.components_.T, atol=1e-10)
+    np.testing.assert_allclose(pca.transform_global(X), pca.transform(X - 7.0, site="site1")[:, :2], atol=1e-10)
+    np.testing.assert_allclose(pca.local_part(X), pca.local_components_["site1"], atol=1e-6)
+
+
+@pytest.mark.parametrize(("solver", "rank"), [("varpro", 3), ("distpca", 3), ("individual", 5), ("pooled", 0)])
+def test_local_part_is_what_the_solver_gives_a_site(solver: str, rank: int) -> None:
+    pca = fitted(solver=solver)
+    X = MODEL.sites["site3"]
+    V = pca.local_part(X)
+    assert V.shape == (rank, 12)
+    np.testing.assert_allclose(V, pca.local_components_["site3"], atol=1e-6)
+    assert pca.local_part(X, np.int64(2)).shape == (2, 12)
+    with pytest.raises(InputError, match=r"n_local=1.5 must be a whole number >= 0"):
+        pca.local_part(X, 1.5)
+
+
+def test_sites_without_local_components_are_alike() -> None:
+    ranks = dict.fromkeys(MODEL.sites, 0) | {"site5": 3}
+    pca = ep.PersonalizedPCA(2, ranks, center=False, random_state=0).fit(MODEL.sites)
+    np.testing.assert_allclose(pca.site_distances_[:5, :5], 0.0, atol=1e-12)
+    np.testing.assert_allclose(pca.site_distances_[5], [1, 1, 1, 1, 1, 0], atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+def test_max_rounds_is_never_exceeded() -> None:
+    for solver in ("varpro", "perpca", "distpca"):
+        with pytest.raises(InputError, match="max_rounds=1 leaves no round after a merged start"):
+            fitted(solver=solver, max_rounds=1)
+    with pytest.raises(InputError, match="max_rounds=1 leaves no round for the objective"):
+        fitted(solver="pooled", max_rounds=1)
+    for solver in (ep.VarPro(start="random"), ep.PerPCA(start="random"), "individual"):
+        assert fitted(solver=solver, max_rounds=1).n_rounds_ == 1
+    for solver in ("varpro", "perpca", "distpca", "pooled"):
+        for most in (2, 3):
+            assert fitted(solver=solver, max_rounds=most).n_rounds_ <= most
+
+
+def test_scores_are_checked() -> None:
+    pca = fitted()
+    assert pca.inverse_transform([[1, 2, 3, 4, 5]], site="site0").shape == (1, 12)
+    with pytest.raises(ValueError, match="NaN"):
+        pca.inverse_transform(np.full((2, 5), np.nan), site="site0")
+    for bad in (np.zeros((2, 4)), np.zeros(5)):
+        with pytest.raises(InputError, match="scores have shape"):
+            pca.inverse_transform(bad, site="site0")

@@ -151,7 +151,7 @@ def test_sites_of_two_classes():
 @with_data
 def test_people_leave_the_background():
     frames = data.frames_of("video_escalator")[:100]
-    pca, shared, own = data.separated(frames, 0)
+    pca, shared, own = data.separated(frames, 0, ranks=(10, 2))
     assert len(pca.sites_) == 10
     assert data.motion_ratio(dict(enumerate(own)), frames, steady=data.always_moving(frames)) > 5
     np.testing.assert_allclose(shared[3] + own[3], frames[3], atol=0.6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.cluster import SpectralClustering
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..algorithms.personalized.local_part import Covariance
 from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_parts, misalignment
@@ -20,7 +21,7 @@ from ..algorithms.solution import Solution
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError
 from ..linalg import Array, fix_signs
 from ..rows import Rows
-from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
+from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_personalized_solver
 from .inputs import is_several_sites
@@ -49,7 +50,8 @@ class PersonalizedPCA(SiteEstimator):
         "varpro" (default), "perpca", the baselines "individual", "pooled" and "distpca", or an instance with parameters, e.g.
         ``ep.PerPCA(choice=2, start="covariance")``.
     center : "pooled", "site" or False
-        Subtract the pooled mean, each site's own mean, or nothing (as the paper does).
+        Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e6 times the spread then
+        leaves no digits for the rest).
     scale : None or "pooled"
         Divide by the pooled standard deviations (about the centre in use).
     validation_fraction : float, optional
@@ -58,7 +60,8 @@ class PersonalizedPCA(SiteEstimator):
         Measure ``misalignment_`` after the fit, which takes up to 12 small rounds more and tells whoever sees single replies
         what a site's local components span; False leaves it None.
     tol : float, optional
-        Bound on the scaled KKT residual: the length of the gradient over the mean of tr S_i; None takes the solver's own.
+        Bound on the scaled KKT residual, the square root of g / (variance still missed), where g is half of what one step of
+        subspace iteration promises to capture; None takes the solver's own.
     max_rounds, random_state, engine, journal, callback
         As for ``FederatedPCA``.
 
@@ -67,14 +70,14 @@ class PersonalizedPCA(SiteEstimator):
     components_ : (n_global, n_features) array
         Global components: orthonormal rows by decreasing variance; in each, the entry of largest magnitude is positive.
     explained_variance_ : (n_global,) array
-        Mean over sites of the variance along them (divided by n_i, as the paper does).
+        Mean over sites of the variance along them (divided by n_i, as the paper does); for "pooled" that of all rows together.
     local_components_ : mapping from site to (<= n_local, n_features) array
         Only of the sites that this process holds; for another an error says what to do there.
     local_explained_variance_ : mapping from site to (<= n_local,) array
     misalignment_ : float or None
         theta = 1 - lambda_max of the mean of the local projectors; near 0, global and local parts cannot be told apart.
     captured_ : float
-        Mean over sites of the captured variance, as a share of the mean of tr S_i.
+        Mean over sites of the captured variance, as a share of the mean of tr S_i; of the rows that are not held out.
     validation_error_ : float or None
         Mean squared error on the rows held out.
     mean_, scale_ : (n_features,) arrays
@@ -145,6 +148,8 @@ class PersonalizedPCA(SiteEstimator):
         share = self.validation_fraction
         if share is not None and not (isinstance(share, Real) and 0 < share < 1):
             raise InputError(f"validation_fraction={share!r} must be a share between 0 and 1, or None for all rows")
+        if not isinstance(self.misalignment, (bool, np.bool_)):
+            raise InputError(f"misalignment={self.misalignment!r} must be True or False")
         super()._check_parameters()
 
     def _check_sizes(self, rows: int, features: int) -> None:
@@ -159,6 +164,15 @@ class PersonalizedPCA(SiteEstimator):
 
     def _plan(self, algorithm: Any) -> Plan:
         return plan_of(algorithm, int(self.max_rounds), int(self.n_global))
+
+    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
+        """As every estimator, if ``n_local`` names no site that is not there; a process without rows may not know all sites."""
+        ranks = self._ranks()
+        unknown = [site for site in ranks if site not in connection.sites()] if isinstance(ranks, dict) and order else []
+        if unknown:
+            some = ", ".join(connection.sites()[:10])
+            raise InputError(f"n_local has an entry for {unknown[0]!r}, which is no site; the sites are {some}")
+        return super()._run(connection, algorithm, engine, order)
 
     def _ranks(self) -> int | dict[str, int]:
         """``n_local`` as plain numbers; by site in sorted order."""
@@ -270,7 +284,8 @@ class PersonalizedPCA(SiteEstimator):
         check_is_fitted(self)
         name = self._site(site)
         W = np.concatenate([self.components_, self.local_components_[name]])
-        scores = np.asarray(T)
+        options = {"ensure_2d": False, "allow_nd": True, "ensure_min_features": 0}
+        scores = check_array(T, dtype=[np.float64, np.float32], input_name="T", estimator=self, **options)
         if scores.ndim != 2 or scores.shape[1] != len(W):
             raise InputError(
                 f"scores have shape {scores.shape}; give a table with {len(W)} columns: {len(self.components_)} global ones, "
@@ -289,22 +304,25 @@ class PersonalizedPCA(SiteEstimator):
         return split[0].astype(rows.X.dtype), split[1].astype(rows.X.dtype)
 
     def transform_global(self, X: Any) -> Any:
-        """Global scores (n, n_global) of rows of any site, also of one that the model has not seen."""
-        rows = self._rows(X, self.mean_)
+        """Global scores (n, n_global) of rows of any site, also of one that the model has not seen.
+
+        Rows are centred as by ``local_part``: with ``center="site"`` by their own mean, so give all rows of one site at once.
+        """
+        rows = self._rows_of_any_site(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 
     def local_part(self, X: Any, n_local: int | None = None) -> Any:
         """Local components (<= n_local, n_features) of a site's rows, given the global ones: what the site itself computed.
 
         For use at a site whose local part is not in this process, or at a new site.  Rows are centred by ``mean_``; with
-        ``center="site"`` by their own mean.
+        ``center="site"`` by their own mean.  Without ``n_local`` there are as many as the solver gives a site: n_local, for
+        "individual" n_global + n_local, for "pooled" none.
         """
-        rank = self._ranks() if n_local is None else n_local
-        if not isinstance(rank, int):
-            raise InputError("n_local differs by site in this model; give n_local= for these rows")
-        rows = self._rows(X, self.mean_)
-        if self.center == "site":
-            rows = Rows(rows.X, Rows(rows.X).column_sums() / rows.n, rows.scale)
+        rows = self._rows_of_any_site(X)
+        rank = self._local_rank() if n_local is None else n_local
+        if not _is_count(rank, 0):
+            raise InputError(f"n_local={rank!r} must be a whole number >= 0, or None for the model's own")
+        rank = int(rank)
         _, V, _ = Covariance(rows).split(self.components_.T.astype(np.float64), rank)
         return fix_signs(V).T.astype(self.components_.dtype)
 
@@ -320,6 +338,21 @@ class PersonalizedPCA(SiteEstimator):
         name = self._site(site)
         W = np.concatenate([self.components_, self.local_components_[name]]).T
         return self._rows(X, self.site_means_[name]), W
+
+    def _local_rank(self) -> int:
+        """How many local components the fit gave every site."""
+        ranks = self._ranks()
+        if self.solver_ == "pooled":
+            return 0
+        if isinstance(ranks, dict):
+            raise InputError("n_local differs by site in this model; give n_local= for these rows")
+        return ranks + int(self.n_global) if self.solver_ == "individual" else ranks
+
+    def _rows_of_any_site(self, X: Any) -> Rows:
+        """Checked rows of a site that the model may not know, centred by ``mean_``, or by their own mean."""
+        check_is_fitted(self)
+        rows = self._rows(X, self.mean_)
+        return Rows(rows.X, Rows(rows.X).column_sums() / rows.n, rows.scale) if self.center == "site" else rows
 
     def _rows(self, X: Any, mean: Any) -> Rows:
         check_is_fitted(self)
@@ -353,7 +386,7 @@ class PersonalizedPCA(SiteEstimator):
         """
         overlaps, ranks = self._overlaps()
         sums = ranks[:, None] + ranks
-        return np.sqrt(np.maximum(0.0, 1.0 - 2.0 * overlaps / np.maximum(sums, 1.0)))
+        return np.where(sums > 0, np.sqrt(np.maximum(0.0, 1.0 - 2.0 * overlaps / np.maximum(sums, 1.0))), 0.0)
 
     def cluster_sites(self, n_clusters: int) -> dict[str, int]:
         """Sites grouped by their local parts: site -> number of its cluster.
@@ -388,17 +421,28 @@ class PersonalizedPCA(SiteEstimator):
 
         Each has ``n_global``, ``n_local``, ``validation_error`` (mean squared error on rows held out), ``noise`` (that error per
         dimension left over, which stops falling at the ranks of data with even noise), ``misalignment`` and ``identifiable``.
-        Identifiable pairs come first, by noise; where it is within ``ALIKE`` of the least, the fewest components win.
+        Identifiable pairs come first, by noise; where it is within ``ALIKE`` of the least, the fewest components win.  Pairs that
+        the rows cannot have, or that leave no dimension over, are left out.  All pairs hold out the same rows.
         """
         found = []
-        for r1 in n_global:
-            for r2 in n_local:
-                trial = clone(self).set_params(n_global=r1, n_local=r2, misalignment=True)
-                trial.set_params(validation_fraction=self.validation_fraction or 0.2, journal=None)
+        share = 0.2 if self.validation_fraction is None else self.validation_fraction
+        seed = self.random_state if isinstance(self.random_state, Integral) else self._seed()
+        seed = int.from_bytes(os.urandom(4), "little") % 2**31 if seed is None else seed
+        most, features = np.inf, np.inf  # known after the first fit
+        for r1 in sorted(n_global):
+            for r2 in sorted(n_local):
+                if r1 > most or r1 + r2 >= features:
+                    continue
+                trial = clone(self).set_params(n_global=r1, n_local=r2, misalignment=True, random_state=seed)
+                trial.set_params(validation_fraction=share, journal=None)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
                     trial.fit(X, sites=sites)
-                theta, left = trial.misalignment_, max(1, trial.n_features_in_ - r1 - r2)
+                features = trial.n_features_in_
+                most = min(trial.n_samples_seen_, features)
+                theta, left = trial.misalignment_, features - r1 - r2
+                if left <= 0:
+                    continue
                 found.append(
                     {
                         "n_global": r1,
@@ -409,6 +453,8 @@ class PersonalizedPCA(SiteEstimator):
                         "identifiable": bool(theta >= SEPARATE),
                     }
                 )
+        if not found:
+            raise InputError(f"n_global={n_global!r}, n_local={n_local!r}: no pair leaves one of {features} features over")
         least = min((row["noise"] for row in found if row["identifiable"]), default=np.inf)
 
         def order(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -423,6 +469,16 @@ class PersonalizedPCA(SiteEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(len(self.components_) + max((len(V) for V in self.local_components_.held.values()), default=0))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the columns that ``transform`` gives, where they are as many for every site."""
+        check_is_fitted(self)
+        if len({len(V) for V in self.local_components_.held.values()}) > 1:
+            raise InputError(
+                "the number of local components differs by site, so there is no one list of names for the scores; "
+                "use set_output(transform='default') and name them by site"
+            )
+        return super().get_feature_names_out(input_features)
 
 
 class _OfSites(Mapping[str, Any]):

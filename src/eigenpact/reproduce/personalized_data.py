@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 ICON_RANKS = (7, 10)
 """Global and local components of a picture with an icon."""
 
-SHOT, VIDEO_RANKS, MOVING = 10, (5, 5), 0.08
-"""Consecutive frames that make a site, their global and local components, and the change of grey (of 1) that counts as motion."""
+SHOT, VIDEO_RANKS, MOVING = 10, (20, 5), 0.08
+"""Consecutive frames that make a site, global and local components (of 5 to 40 and 1 to 5 those that ``suggest_ranks`` chose for
+the escalator), and the change of grey (of 1) that counts as motion."""
 
 STOP_WORDS = {
     "applause",
@@ -186,7 +187,7 @@ def shots(frames: Array) -> dict[str, Array]:
 def separated(frames: Array, seed: int, ranks: tuple[int, int] = VIDEO_RANKS) -> tuple[PersonalizedPCA, Array, Array]:
     """Personalized PCA of a video with shots as sites; global and local part of all its frames."""
     sites = shots(frames)
-    pca = fitted(sites, *ranks, seed, tol=1e-4, max_rounds=60)
+    pca = fitted(sites, *ranks, seed, tol=1e-2, max_rounds=150)
     both = [pca.parts(X, site=site) for site, X in sites.items()]
     shared, own = (np.concatenate([parts[j] for parts in both]).reshape(-1, *frames.shape[1:]) for j in (0, 1))
     return pca, shared, own
@@ -195,7 +196,7 @@ def separated(frames: Array, seed: int, ranks: tuple[int, int] = VIDEO_RANKS) ->
 def frame_by_frame(frames: Array, chosen: Array, ranks: tuple[int, int], seed: int) -> tuple[PersonalizedPCA, dict[int, Array]]:
     """The paper's layout: a site is one frame and its rows are rows of pixels; the chosen frames' local parts, by choice 2."""
     sites = {f"frame{i:04d}": frames[i] for i in chosen}
-    pca = fitted(sites, *ranks, seed, solver=PerPCA(choice=2, start="covariance"), tol=1e-4, max_rounds=60, misalignment=False)
+    pca = fitted(sites, *ranks, seed, solver=PerPCA(choice=2, start="covariance"), tol=1e-2, max_rounds=60, misalignment=False)
     return pca, {int(i): pca.parts(frames[i], site=f"frame{i:04d}")[1] for i in chosen}
 
 
@@ -286,7 +287,7 @@ def table7(size: Size, seed: int, watch: Watch) -> Reproduced:
     """Table 7: words of local components by year, and of the global ones."""
     p = parameters("table7", size)
     sites, words = debates_by_year()
-    pca = fitted(sites, p["n_global"], p["n_local"], seed, max_rounds=p["rounds"], tol=1e-5)
+    pca = fitted(sites, p["n_global"], p["n_local"], seed, max_rounds=p["rounds"], tol=1e-3)
     watch.on_run(f"{pca.n_rounds_} rounds, theta {pca.misalignment_:.3f}")
     topics = {site: leading_words(pca.local_components_[site], words, p["words"]) for site in pca.sites_}
     common = leading_words(pca.components_, words, p["words"])

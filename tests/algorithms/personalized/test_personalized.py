@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from tests.runtime.conftest import Recording
 
 import eigenpact as ep
 from eigenpact.algorithms import products, setup
@@ -19,7 +20,7 @@ from eigenpact.estimators.choices import find_personalized_solver
 from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.metrics import largest_sine
 from eigenpact.rows import Rows
-from eigenpact.runtime import COORDINATOR, LocalFunction, RoundRecord, Site
+from eigenpact.runtime import COORDINATOR, Driver, LocalFunction, RoundRecord, Site
 
 PROBLEMS = {
     "local much larger": ((1.0, 0.01, 0.01), 1000),
@@ -222,6 +223,7 @@ def test_rows_without_variance(solver: str) -> None:
     pca = ep.PersonalizedPCA(1, 1, solver=solver, random_state=0, misalignment=False).fit(sites)
     np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(len(pca.components_)), atol=1e-12)
     assert pca.captured_ == 0
+    assert {len(V) for V in pca.local_components_.values()} == {0}
 
 
 @pytest.mark.parametrize("solver", ["varpro", "perpca", "distpca", "individual", "pooled"])
@@ -363,3 +365,89 @@ def test_resume_gives_the_same_bits(solver: str, tmp_path: Any) -> None:
     assert resumed.components_.tobytes() == whole.components_.tobytes()
     assert resumed.local_components_["site2"].tobytes() == whole.local_components_["site2"].tobytes()
     assert resumed.n_rounds_ == whole.n_rounds_
+
+
+def test_large_local_variances_do_not_end_a_run_early() -> None:
+    """Global variances of 1e-7 of the local ones: what is missed is small beside the total, but U is not yet found."""
+    problem = ep.datasets.personalized_problem(20, 15, 2, 5, variances=(1e4, 1e-3, 1e-5), rows=1000, seed=0)
+    for begin in ("random", "distpca"):
+        pca = ep.PersonalizedPCA(2, 5, center=False, random_state=0, solver=ep.VarPro(start=begin)).fit(problem.sites)
+        assert pca.converged_
+        assert largest_sine(pca.components_.T, problem.U) < 0.01
+        assert pca.history_[-1].kkt <= ep.VarPro.default_tol
+
+
+def test_a_large_mean_does_not_end_a_run_early() -> None:
+    """Rows far from zero, not centred: the mean takes one global component, the rest is solved as well as without it."""
+    problem = ep.datasets.personalized_problem(5, 12, 1, 3, variances=(4.0, 2.0, 0.05), rows=200, seed=1)
+    sites = {name: X + 1e4 for name, X in problem.sites.items()}
+    pca = ep.PersonalizedPCA(2, 3, center=False, random_state=0).fit(sites)
+    errors = []
+    for name, X in sites.items():
+        W = np.concatenate([pca.components_, pca.local_components_[name]])
+        errors.append(np.sum((X - X @ W.T @ W) ** 2) / len(X))
+    assert pca.converged_
+    assert np.mean(errors) == pytest.approx(0.33866, abs=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+def test_perpca_does_not_call_itself_converged_far_from_the_optimum() -> None:
+    """The same measure as varpro's: local variances that dwarf the global ones have no part in it."""
+    problem = ep.datasets.personalized_problem(8, 10, 1, 2, variances=(1e4, 1e-3, 1e-5), rows=200, seed=0)
+    solver = ep.PerPCA(start="random")
+    pca = ep.PersonalizedPCA(1, 2, center=False, random_state=0, solver=solver, max_rounds=200).fit(problem.sites)
+    assert not pca.converged_ or largest_sine(pca.components_.T, problem.U) < 0.05
+
+
+def test_the_promised_gain_is_subspace_iterations() -> None:
+    """tr(G^T G B^-1), in any basis of the same span; nothing where G is rounding."""
+    rng = np.random.default_rng(0)
+    S = np.diag(np.linspace(1, 9, 6))
+    Z = np.linalg.qr(rng.normal(size=(6, 2)))[0]
+    R = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    expected = [np.trace(G.T @ G @ np.linalg.inv(Q.T @ S @ Q)) for Q in (Z, Z @ R) for G in [S @ Q - Q @ (Q.T @ S @ Q)]]
+    for Q, gain in zip((Z, Z @ R), expected, strict=True):
+        assert local_part.promised_gain(S @ Q - Q @ (Q.T @ S @ Q), Q.T @ S @ Q, np.trace(S)) == pytest.approx(gain, rel=1e-12)
+    assert expected[0] == pytest.approx(expected[1])
+    assert local_part.promised_gain(np.full((6, 2), 1e-16), np.eye(2), 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("solver", "function"),
+    [
+        ("varpro", "leading_part"),
+        ("varpro", "exact_local_part"),
+        ("varpro", "local_share"),
+        ("perpca", "stiefel_step"),
+        ("distpca", "leading_part"),
+        ("distpca", "exact_local_part"),
+        ("distpca", "local_share"),
+        ("individual", "local_share"),
+        ("pooled", "own_part"),
+    ],
+)
+def test_a_lost_site_has_no_part_in_the_answer(solver: str, function: str) -> None:
+    """A site is gone from some step on, also after a merge or after the last round: the answer is that of the others alone."""
+    sites = ep.datasets.personalized_problem(4, 8, 1, 2, variances=(4.0, 2.0, 0.1), rows=60, seed=3).sites
+    sites["site3"] = sites["site3"] @ np.diag([30.0, *[1.0] * 7])  # a large direction that the others have not
+    pca = ep.PersonalizedPCA(1, 2, solver=solver, center=False, random_state=0)
+    connection = Recording(sites, {}, lambda request: {"site3"} if request.function.endswith(function) else set())
+    driver = Driver(connection)
+    found = driver.run(pca._program(find_personalized_solver(solver), pca._seed()))[1]
+    assert driver.roster == ("site0", "site1", "site2")
+    del sites["site3"]
+    alone = pca.fit(sites)
+    assert found.basis.shape == alone.components_.T.shape
+    assert not found.basis.size or largest_sine(found.basis, alone.components_.T) < 1e-3
+    assert found.notes["captured"] == pytest.approx(alone.captured_, abs=1e-7)
+
+
+def test_error_on_rows_held_out_is_their_reconstruction_error():
+    rng = np.random.default_rng(3)
+    X, mean, out = rng.normal(size=(20, 6)), rng.normal(size=6), np.array([1, 5, 11])
+    W = np.linalg.qr(rng.normal(size=(6, 3)))[0]
+    Y = X[out] - mean
+    expected = np.mean(np.sum((Y - Y @ W @ W.T) ** 2, axis=1))
+    assert parts.held_out_error(Rows(X, mean), out, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
+    kept = parts.training(Rows(X, mean), out)
+    np.testing.assert_array_equal(kept.X, np.delete(X, out, axis=0))

@@ -34,12 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..setup import rows_of
 from ..solution import Solution
-from .local_part import Covariance
+from .local_part import Covariance, promised_gain
 from .parts import PersonalSetup, held_out_error, training
 from .start import merged_start
 from .varpro import exact_local_part
@@ -96,7 +97,9 @@ class Pooled:
     ) -> Solution:
         """By ``krylov``, then one round for the objective."""
         count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
-        found = await Krylov().fit(replace(setup, n_components=count), start)
+        if setup.max_rounds < 2:
+            raise InputError(f"max_rounds={setup.max_rounds} leaves no round for the objective; give 2 or more")
+        found = await Krylov().fit(replace(setup, n_components=count, max_rounds=setup.max_rounds - 1), start)
         captured, held_out = await Sum(own_part, found.basis, np.int64(-1))
         notes = _notes(setup, captured, held_out)
         await Progress(basis=found.basis, objective=notes["captured"], kkt=found.kkt)
@@ -113,16 +116,17 @@ class DistPCA:
     async def fit(
         self,
         setup: PersonalSetup,
-        start: Array | None = None,
+        start: Array | None = None,  # noqa: ARG002
         state: Mapping[str, Array] | None = None,  # noqa: ARG002
     ) -> Solution:
-        """Merge, then deflate."""
-        U = await merged_start(setup, "distpca") if start is None else start
+        """Merge, then deflate; always anew, because the merge is the answer: an earlier one has sites that are gone."""
+        U = await merged_start(setup, "distpca")
         M, captured, held_out = await Sum(exact_local_part, U)
         notes = _notes(setup, captured, held_out)
-        values, rotation = top_eigenpairs(U.T @ M / setup.n_sites)
         M = M / setup.n_sites
-        kkt = setup.scaled_kkt(M - U @ (U.T @ M))
+        B = U.T @ M
+        values, rotation = top_eigenpairs(B)
+        kkt = setup.scaled_kkt(promised_gain(M - U @ B, B, setup.total), float(captured) / setup.n_sites)
         await Progress(basis=U, objective=notes["captured"], kkt=kkt)
         return Solution(U @ rotation, np.maximum(values, 0.0), kkt, None, True, "two rounds are all there are", notes)
 

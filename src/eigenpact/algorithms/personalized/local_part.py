@@ -15,6 +15,24 @@ from ...rows import DENSE_SIDE, TOP_ACCURACY, Rows
 ROUNDING = 32 * np.finfo(float).eps
 """Deflated eigenvalues below this, times the shorter side and tr S, are what rounding left of zero."""
 
+GRADIENT_ROUNDING = 4 * np.finfo(float).eps
+"""An entry of a gradient below this, times tr S, is what rounding left of zero."""
+
+
+def promised_gain(G: Array, B: Array, size: float) -> float:
+    """tr(G^T G B^-1), half of the rise that the gradient promises for one step of subspace iteration from a basis Z.
+
+    G (d x k) is the half gradient, tangent at Z; B = Z^T S Z (k x k) the variances along Z, so that Z + G B^-1 is the step.  What
+    rounding may have made of G = 0, its entries being differences of numbers as large as ``size``, is not counted.
+    """
+    if not G.size:
+        return 0.0
+    values, rotation = top_eigenpairs(B)
+    inverse = 1.0 / np.maximum(values, max(np.finfo(float).eps * values[0], np.finfo(float).tiny))
+    rounding = len(G) * (GRADIENT_ROUNDING * size) ** 2
+    gains = np.sum((G @ rotation) ** 2, axis=0)
+    return float(np.sum(np.maximum(0.0, gains - rounding) * inverse))
+
 
 class Covariance:
     """S = Y^T Y / n of one site.
@@ -45,6 +63,11 @@ class Covariance:
     def trace(self) -> float:
         """tr S."""
         return float(np.trace(self.products)) if self.products.size else float(self.rows.column_squares().sum()) / self.n
+
+    @property
+    def rounding(self) -> float:
+        """Variances up to this may be what rounding left of zero."""
+        return ROUNDING * min(self.rows.n, self.rows.d) * self.trace
 
     def action(self, Z: Array) -> Array:
         """S Z (d x k)."""
@@ -83,7 +106,7 @@ class Covariance:
             SU = rows.transposed_action(T) / self.n
             values, left = top_eigenpairs(self.products - T @ T.T / self.n, k)
             V = np.zeros((rows.d, len(values)))  # filled below, where eigenvalues are not rounding
-        real = values > ROUNDING * min(rows.n, rows.d) * self.trace
+        real = values > self.rounding
         values, V = values[real], V[:, real]
         if self.products.size and not self.tall and real.any():
             V = rows.transposed_action(np.ascontiguousarray(left[:, real])) / np.sqrt(self.n * values)

@@ -45,6 +45,9 @@ THETA_ROUNDS, THETA_WIDTH, THETA_TOL = 12, 8, 1e-4
 PATIENCE = 3
 """With rows held out: rounds without a smaller error on them before a run ends."""
 
+RESIDUAL_ROUNDING = 1e-14
+"""A residual variance below this share of the mean of tr S_i is rounding."""
+
 RESULTS = ("V", "values", "mean")
 """What a site keeps of the answer: its local part (d x <=r2), the variances along it, and its centre."""
 
@@ -67,9 +70,14 @@ class PersonalSetup(Setup):
     total: float
     n_held_out: int
 
-    def scaled_kkt(self, gradient: Array) -> float:
-        """Length of a gradient over the mean of tr S_i."""
-        return float(np.linalg.norm(gradient)) / self.total if self.total > 0 else 0.0
+    def scaled_kkt(self, gain: float, captured: float) -> float:
+        """Square root of a promised gain over the residual variance, of which ``captured`` is the rest of the mean of tr S_i.
+
+        Zero at stationary points only, as the gradient.  Its square is the share of what is still missed that a step would add:
+        variances that dwarf the global ones have no part in it, though they have in the gradient over the mean of tr S_i.
+        """
+        residual = max(self.total - captured, RESIDUAL_ROUNDING * self.total)
+        return float(np.sqrt(gain / residual)) if residual > 0 else 0.0
 
 
 @local(
@@ -131,6 +139,10 @@ async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: 
     keys = np.array([_key(name) for name in by_site], dtype=np.uint64)
     ranks = np.array(list(by_site.values()), dtype=np.int64)
     total, holds = await Sum(take_part, np.int64(largest), keys, ranks, np.float64(share), np.float64(setup.seed))
+    if share > 0 and not int(holds):
+        raise InputError(
+            f"validation_fraction={share:g} holds out no row: the sites have too few; give a larger share, or None for all rows"
+        )
     known = {f.name: getattr(setup, f.name) for f in fields(Setup)}
     return PersonalSetup(**known, n_local=int(largest), total=float(total) / setup.n_sites, n_held_out=int(holds))
 

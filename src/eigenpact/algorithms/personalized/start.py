@@ -54,6 +54,8 @@ def check_start(start: str) -> None:
 
 async def merged_start(setup: PersonalSetup, kind: Start) -> Array:
     """The leading r1 left singular vectors (d x r1) of all sites' vectors side by side.  One round."""
+    if setup.max_rounds < 2:
+        raise InputError(f"max_rounds={setup.max_rounds} leaves no round after a merged start; give 2 or more, or start='random'")
     r1, d = setup.whole_components(), setup.n_features
     replies = await Gather(leading_part, np.int64(min(d, r1 + setup.n_local)), np.bool_(kind == "covariance"))
     W = np.concatenate(list(replies.values()), axis=1)
