@@ -99,11 +99,47 @@ def random_features(X: Array, frequencies: Array) -> Array:
 
 def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
     """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
-    values, vectors = np.linalg.eigh(kernel(landmarks, landmarks))
-    kept = values > 1e-10 * values[-1]
-    root = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
-    features: Array = kernel(X, landmarks) @ root
+    features: Array = kernel(X, landmarks) @ _inverse_root(kernel(landmarks, landmarks))
     return features
+
+
+@dataclass(frozen=True, eq=False)
+class MeanFeatures:
+    """Features with which nodes describe the mean of phi over rows.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    basis : (l, d) array
+        Rows B, the same at all nodes: what lies within the span of phi(B) is described exactly.
+    count : int
+        Pairs of random features for what lies beyond; 0 for none.
+    seed : int
+    """
+
+    kernel: Kernel
+    basis: Array
+    count: int
+    seed: int
+
+    def __call__(self, X: Array) -> tuple[Array, int]:
+        """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part."""
+        root = _inverse_root(self.kernel(self.basis, self.basis))
+        exact = self.kernel(X, self.basis) @ root
+        if not self.count:
+            return exact, exact.shape[1]
+        origin = self.basis[0]  # shared: angles are then as exact as differences between rows are
+        frequencies = self.kernel.frequencies(X.shape[1], self.count, self.seed)
+        seen, base = random_features(X - origin, frequencies), random_features(self.basis - origin, frequencies)
+        return np.concatenate([exact, seen - exact @ (root @ base)], axis=1), exact.shape[1]
+
+
+def _inverse_root(K: Array) -> Array:
+    """K^(-1/2) of a kernel matrix, on the span of its eigenvectors that are not rounding errors."""
+    values, vectors = np.linalg.eigh(K)
+    kept = values > 1e-10 * values[-1]
+    root: Array = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    return root
 
 
 @functools.lru_cache(maxsize=4)
@@ -124,6 +160,9 @@ def _exponential(exponents: Array) -> Array:
 
 
 def _squared_distances(X: Array, Y: Array) -> Array:
+    """Squared distances (n x m); a common row is subtracted first, because squares of rows far from 0 lose the digits."""
+    origin = Y[0] if len(Y) else 0.0
+    X, Y = X - origin, Y - origin
     squares: Array = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1) - 2 * (X @ Y.T)
     return np.maximum(squares, 0.0)
 

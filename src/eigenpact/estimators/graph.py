@@ -14,7 +14,7 @@ from ..algorithms.graph import baselines, features, projection_consensus
 from ..algorithms.graph.features import dense
 from ..algorithms.graph.network import GraphProblem, GraphSolution, Network
 from ..errors import InputError, NotConvergedWarning, SiteElsewhereError
-from ..kernels import Kernel, kernel_of
+from ..kernels import Kernel, MeanFeatures, kernel_of
 from ..linalg import Array
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord, Spreading
 from ..runtime.consensus import Graph
@@ -306,6 +306,7 @@ class GraphKernelPCA(GraphEstimator):
         return rows
 
     def _adopt_nodes(self, facts: dict[str, Any], kept: dict[str, dict[str, Any]]) -> None:
+        self.notes_ = facts["notes"]
         self.agreement_ = min(facts["notes"].get("agreement", ()), default=None)
         self.coverage_ = min(facts["notes"].get("coverage", ()), default=None)
         self.models_ = NodeResults(self.sites_, {node: self._model(found, facts["seed"]) for node, found in kept.items()})
@@ -323,17 +324,15 @@ class GraphKernelPCA(GraphEstimator):
         if "table" in found:
             return KernelModel(kernel, found["table"], found["alpha"], found["mean values"], found["centre square"])
         n, described = len(found["alpha"]), "feature mean" in found
-        count = 0 if len(public) else method.centring_features // 2
+        count = 0 if landmarks is not None else method.centring_features // 2
         return KernelModel(
             kernel,
             found["own table"],
             found["alpha"],
             found.get("mean values", np.zeros(n))[:n],
             found.get("centre square", 0.0),
-            FeatureMap(kernel, public, count, seed) if described else None,
+            MeanFeatures(kernel, found["basis"], count, seed) if described else None,
             found.get("feature mean", np.zeros(0)),
-            found.get("shadow", np.zeros((n, 0))),
-            found.get("shares", np.zeros(0)),
         )
 
     # -- using ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ..kernels import Kernel, landmark_features, random_features
+from ..kernels import Kernel, MeanFeatures, landmark_features, random_features
 from ..linalg import Array, fix_signs, top_eigenpairs
 
 
@@ -42,7 +42,7 @@ class FeatureModel:
 
 @dataclass(frozen=True, eq=False)
 class KernelModel:
-    """Directions of length 1 in the span of rows: sum_i alpha_i (phi(x_i) - mu), less the parts along earlier directions.
+    """Directions in the span of rows: sum_i alpha_i (phi(x_i) - mu).
 
     Attributes
     ----------
@@ -53,10 +53,8 @@ class KernelModel:
         <phi(x_i), mu>.
     square : float
         <mu, mu>; the mean is not subtracted at all if it is 0.
-    mean_map, feature_mean : FeatureMap and (m,) array, optional
-        How mu is known; without a map it is the mean of ``rows``.
-    shadow, shares : (n, <=k) and (<=k,) arrays
-        What was removed for later components: share * t t^T, t a column of ``shadow``.
+    mean_features, feature_mean : MeanFeatures and (m,) array, optional
+        How mu is known; without it is the mean of ``rows``.
     """
 
     kernel: Kernel
@@ -64,26 +62,21 @@ class KernelModel:
     alpha: Array
     means: Array
     square: float
-    mean_map: FeatureMap | None = None
+    mean_features: MeanFeatures | None = None
     feature_mean: Array = field(default_factory=lambda: np.zeros(0))
-    shadow: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    shares: Array = field(default_factory=lambda: np.zeros(0))
 
     def centred(self, X: Array) -> Array:
         """Centred kernel (n x len(rows)) between rows X (n x d) and the model's."""
         K = self.kernel(X, self.rows)
         if self.square == 0:
             return K
-        about = K.mean(axis=1) if self.mean_map is None else self.mean_map(X) @ self.feature_mean
+        about = K.mean(axis=1) if self.mean_features is None else self.mean_features(X)[0] @ self.feature_mean
         centred: Array = K - about[:, None] - self.means + self.square
         return centred
 
     def scores(self, X: Array) -> Array:
         """Scores (n x k) of rows (n x d)."""
         found: Array = self.centred(X) @ self.alpha
-        for c in range(1, found.shape[1]):
-            for b in range(min(c, len(self.shares))):
-                found[:, c] -= self.shares[b] * float(self.shadow[:, b] @ self.alpha[:, c]) * found[:, b]
         return found
 
     def cosines(self, other: KernelModel) -> Array:
@@ -95,11 +88,8 @@ class KernelModel:
             across = across - about[:, None] - other.means + other.square
         products = self.alpha.T @ (across @ other.alpha)
         squares = np.sum(self.alpha * (K @ self.alpha), axis=0)
-        for c in range(1, self.alpha.shape[1]):
-            for b in range(min(c, len(self.shares))):
-                squares[c] -= self.shares[b] * float(self.shadow[:, b] @ self.alpha[:, c]) ** 2
         cosines: Array = products / np.sqrt(np.maximum(squares, np.finfo(float).tiny))[:, None]
-        return cosines
+        return np.clip(cosines, -1.0, 1.0)  # rounding
 
 
 def central_model(kernel: Kernel, X: Array, k: int, center: bool) -> KernelModel:

@@ -89,7 +89,7 @@ class Neighbourhood:
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Rows are sent once."""
-        await Exchange(send_rows, np.float64(0), np.int64(problem.seed))
+        await Exchange(send_rows, np.float64(0))
         await Local(own_directions, *_about(problem), np.float64(self.projected))
         return GraphSolution(0, True, "every node with its neighbours' rows")
 

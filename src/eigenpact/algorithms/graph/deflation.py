@@ -40,8 +40,9 @@ def deflate(site: Site, square: Any) -> Reply:
     )
 
 
-async def remove_direction() -> None:
-    """Remove the direction whose values nodes keep as "z values"."""
+async def remove_direction() -> float:
+    """Remove the direction whose values nodes keep as "z values"; s."""
     await Exchange(send_scores)
     square = await Max(score_square)
     await Local(deflate, square)
+    return 1.0 / max(1.0, float(square))

@@ -6,25 +6,29 @@ Problem
     fell from .97 to .23 in 40 iterations.
 
 Rounds
-    1. every node sends its rows to its neighbours, with normal noise if asked for
-    2. nodes average the features of their rows (``features``: random ones, or of public landmarks), sums and counts (``gossip``)
-    3. mu is known by its values: m(x) <- <z(x), mean z over all rows> + mean over the neighbourhood's rows y of
-       K(x, y) - <z(x), z(y)>, which removes most of the features' error; a row's own node sends it to the neighbours
-    4. M <- the largest over nodes of m^T (K + eps I)^{-1} m (max-consensus), m and K of the node's neighbourhood
-    5. G_j <- K + eps I - m 1^T - 1 m^T + M
+    1. every node sends its rows to its neighbours; if noise is asked for, a noisy copy that it uses itself from then on
+    2. B <- public landmark rows, or the mean of all nodes' rows (``gossip``)
+    3. nodes average F(x) = [f(x), g(x)]: f(x) = K(x, B) K(B, B)^(-1/2) describes phi(x) within the span of phi(B) exactly, g(x)
+       what is left of random features z(x) beyond z(B) (nothing with landmarks)
+    4. v <- the part of the mean within the span of phi(B), of which <phi(x), v> = <f(x), mean f> and <v, v> are known exactly;
+       r(x) <- <g(x), mean g> + mean over the neighbourhood's rows y of K(x, y) - <F(x), F(y)>, an estimate of <phi(x), mu - v>;
+       a row's own node sends <phi(x), v> + r(x) to the neighbours
+    5. K' <- K - <phi(x), v> - <phi(y), v> + <v, v> + eps I;  R <- the largest over nodes of r^T K'^{-1} r (max-consensus)
+    6. G_j <- K' - r 1^T - 1 r^T + R
 
 Leaves the site
-    The node's rows (n_j x d), to its neighbours: projection consensus needs them, row-free methods do not.  Sums of features (m),
-    averaged on.  m of its rows (n_j).  One number, M.
+    The node's rows (n_j x d), to its neighbours: projection consensus needs them, row-free methods do not.  Sums of rows and of
+    features, averaged on.  The mean's values at its rows (n_j).  One number, R.
 
 Cost
-    8 n_j d bytes per neighbour once, 8 m bytes per neighbour and round of averaging; one Cholesky factorisation of K.
+    8 n_j d bytes per neighbour once, 8 (d + m) bytes per neighbour and round of averaging; one Cholesky factorisation of K.
 
 Differences from the paper
     The paper centres each block K_(i,j) by its own means (Section 6.1), so that the same row has a different phi at every node.
-    Lines 3 to 5 are ours: m is only an estimate, and with <mu, mu> less than m^T K^{-1} m no vector mu has these values, G_j is
-    not positive semidefinite and Algorithm 1 overflows.  A larger M gives all rows the same constant feature, a principal
-    direction of its own beside the others; it must stay a small one, and does with eps = 0.01 and the correction of line 3.
+    Lines 2 to 6 are ours: r is only an estimate, and with R less than r^T K'^{-1} r no vector has these values, G_j is not positive
+    semidefinite and Algorithm 1 overflows.  A larger R gives all rows the same constant feature, a principal direction of its own
+    beside the others.  It must stay a small one beside the variance about the mean, however small that is beside K(x, x) = 1:
+    this is why most of the mean is removed exactly first, and eps is a share of the variance that is left then.
 
 References
     F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints", Alg. 1.
@@ -38,79 +42,102 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...kernels import Kernel, landmark_features, random_features
+from ...kernels import Kernel, MeanFeatures
 from ...linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from .features import dense
 from .gossip import NOW, average
 from .network import GraphProblem
 
-PRECISION = 1e-8
-"""Of the averaged features; their own error is larger."""
+PRECISION = 1e-9
+"""Of averaged features.  Nodes average their differences from those of B's first row, which are small where variances are."""
+
+EXACTLY = 1e-13
+"""Of the averaged rows: the same B at all nodes."""
 
 NUGGET = 0.01
-"""Every row is given a feature of its own of this square, of K(x, x) = 1: an error of m then weighs no more than it should."""
+"""Every row is given a feature of its own of this square, as a share of the mean square of all rows' features about v."""
 
 SLACK = 1.01
-"""M is so much larger than it must be, so that no G_j is singular."""
+"""R is so much larger than it must be, so that no G_j is singular."""
 
 JITTER = 1e-8
 """Added to the diagonal of K before it is factorised: equal rows make it singular."""
 
+ALIKE = 1e-11
+"""Rows whose features differ by no more than this share of their square cannot be told apart in double precision."""
 
-@local(takes={"noise": "", "seed": ""}, sends={"rows": "n d"})
-def send_rows(site: Site, noise: Any, seed: Any) -> Array:  # line 1
-    """The node's rows, with noise of this standard deviation."""
+
+@local(takes={"noise": ""}, sends={"rows": "n d"}, keeps=("own table",))
+def send_rows(site: Site, noise: Any) -> Reply:  # line 1
+    """The node's rows, with normal noise of this standard deviation, drawn once from the operating system's entropy."""
     X = dense(site.X)
-    return X + float(noise) * site.rng(int(seed)).standard_normal(X.shape) if noise > 0 else X
+    if noise > 0:
+        X = X + float(noise) * np.random.default_rng().standard_normal(X.shape)
+    return Reply(send=X, keep={"own table": X})
 
 
-@local(takes={"kernel": "c"}, keeps=("order", "sizes", "own table", "tables", "gram"))
+@local(takes={"kernel": "c"}, keeps=("order", "sizes", "tables", "gram", NOW))
 def keep_rows(site: Site, kernel: Any) -> Reply:
-    """Own rows first, then the neighbours' in sorted order; the kernel between all of them."""
+    """Own rows first, then the neighbours' in sorted order; the kernel between all of them; sums of own rows for line 2."""
     order = (site.name, *sorted(site.inbox))
-    tables = [dense(site.X), *(site.inbox[name][0] for name in order[1:])]
+    own = site.kept["own table"]
+    tables = [own, *(site.inbox[name][0] for name in order[1:])]
     X = np.concatenate(tables)
     gram = Kernel.unpacked(kernel)(X, X)
-    sizes = [len(table) for table in tables]
-    return Reply(keep={"order": order, "sizes": sizes, "own table": tables[0], "tables": X, "gram": gram})
+    sums = np.append(own.sum(axis=0), len(own))[:, None]
+    return Reply(keep={"order": order, "sizes": [len(table) for table in tables], "tables": X, "gram": gram, NOW: sums})
 
 
-@local(takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""}, keeps=(NOW,))
-def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:
-    """Sums of the features of the node's rows, and their number."""
-    F = mean_features(Kernel.unpacked(kernel), dense(site.X), landmarks, int(count), int(seed))
-    return Reply(keep={NOW: np.append(F.sum(axis=0), len(F))[:, None]})
+@local(takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""}, keeps=("basis", NOW))
+def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # lines 2, 3
+    """B; sums of the features F of the node's rows, and their number."""
+    basis = landmarks if len(landmarks) else (site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0])[None]
+    features = MeanFeatures(Kernel.unpacked(kernel), basis, int(count), int(seed))
+    F, origin = features(site.kept["own table"])[0], features(basis[:1])[0]
+    return Reply(keep={"basis": basis, NOW: np.append((F - origin).sum(axis=0), len(F))[:, None]})
 
 
-@local(
-    takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""},
-    sends={"values": "n"},
-    keeps=("feature mean", "mean values"),
-)
-def send_mean_values(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # line 3
-    """m of the node's own rows, for its neighbours."""
-    n, mean = site.kept["sizes"][0], site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0]
-    F = mean_features(Kernel.unpacked(kernel), site.kept["tables"], landmarks, int(count), int(seed))
+@local(takes={"kernel": "c", "count": "", "seed": ""}, sends={"values": "n"}, keeps=("feature mean", "exact", "mean values"))
+def send_mean_values(site: Site, kernel: Any, count: Any, seed: Any) -> Reply:  # line 4
+    """<phi(x), v> + r(x) of the node's own rows, for its neighbours; keeps <phi(x), v> of all rows seen, and <v, v>."""
+    n, features = site.kept["sizes"][0], MeanFeatures(Kernel.unpacked(kernel), site.kept["basis"], int(count), int(seed))
+    mean = features(site.kept["basis"][:1])[0][0] + site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0]
+    F, size = features(site.kept["tables"])
     m = F[:n] @ mean + (site.kept["gram"][:n].mean(axis=1) - F[:n] @ F.mean(axis=0))
-    return Reply(send=m, keep={"feature mean": mean, "mean values": m})
+    exact = F[:, :size] @ mean[:size], float(mean[:size] @ mean[:size])
+    return Reply(send=m, keep={"feature mean": mean, "exact": exact, "mean values": m})
 
 
-@local(sends={"square": ""}, keeps=("mean values",))
-def centre_square(site: Site) -> Reply:  # line 4
-    """m^T K^{-1} m: the least square that a centre with these values can have."""
+@local(sends={"square": ""}, keeps=("gram", "mean values"))
+def centre_square(site: Site) -> Reply:  # line 5
+    """K', and r^T K'^{-1} r: the least square that a vector with these values can have."""
     m = np.concatenate([site.kept["mean values"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
-    mean = site.kept["feature mean"]
-    K = site.kept["gram"] + NUGGET * np.eye(len(m))
-    return Reply(send=SLACK * max(square_in(K, m), float(mean @ mean)), keep={"mean values": m})
+    values, square = site.kept["exact"]
+    K = site.kept["gram"] - values - values[:, None] + square
+    spread = 1.0 - square  # the mean of K'(x, x) over all nodes' rows, because K(x, x) = 1
+    if spread < ALIKE:
+        raise InputError(
+            f"all rows look alike to this kernel (their features differ by {max(spread, 0.0):.0e} of their square); raise gamma, "
+            "or give features in smaller units"
+        )
+    K += NUGGET * spread * np.eye(len(m))
+    return Reply(send=SLACK * square_in(K, m - values), keep={"gram": K, "mean values": m})
 
 
 @local(takes={"square": ""}, keeps=("gram", "centre square"))
-def centre_gram(site: Site, square: Any) -> Reply:  # line 5
-    """K - m 1^T - 1 m^T + M."""
-    m = site.kept["mean values"]
-    gram = site.kept["gram"] + NUGGET * np.eye(len(m)) - m - m[:, None] + float(square)
-    return Reply(keep={"gram": gram, "centre square": float(square)})
+def centre_gram(site: Site, square: Any) -> Reply:  # line 6
+    """K' - r 1^T - 1 r^T + R."""
+    values, exact = site.kept["exact"]
+    r = site.kept["mean values"] - values
+    gram = site.kept["gram"] - r - r[:, None] + float(square)
+    return Reply(keep={"gram": gram, "centre square": exact + float(square)})
+
+
+@local(keeps=("gram",))
+def add_nugget(site: Site) -> Reply:
+    """K + eps I, where nothing is centred."""
+    return Reply(keep={"gram": site.kept["gram"] + NUGGET * np.eye(len(site.kept["gram"]))})
 
 
 @local(keeps=("gram", "mean values", "centre square"))
@@ -127,13 +154,6 @@ def square_in(gram: Array, values: Array) -> float:
     lower = scipy.linalg.cholesky(gram + JITTER * scale * np.eye(len(gram)), lower=True, check_finite=False)
     half = scipy.linalg.solve_triangular(lower, values, lower=True, check_finite=False)
     return float(half @ half)
-
-
-def mean_features(kernel: Kernel, X: Array, landmarks: Array, count: int, seed: int) -> Array:
-    """Features (n x m) with which nodes describe the mean: of the landmarks if there are any, else ``count`` random pairs."""
-    if len(landmarks):
-        return landmark_features(kernel, X, landmarks)
-    return random_features(X, kernel.frequencies(X.shape[1], count, seed))
 
 
 def blocks_of(site: Site) -> dict[str, slice]:
@@ -159,14 +179,18 @@ async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
             f"kernel={problem.kernel.name!r} has no random features to describe the common mean with; "
             "give public rows as landmarks=, or center=False"
         )
-    await Exchange(send_rows, np.float64(noise), seed)  # line 1
+    await Exchange(send_rows, np.float64(noise))  # line 1
     await Local(keep_rows, kernel)
     if problem.center and alone:
         await Local(centre_alone)
     elif problem.center:
-        about = (kernel, landmarks, np.int64(n_features // 2), seed)
-        await Local(sum_features, *about)  # line 2
-        await average(problem.network, PRECISION)
-        await Exchange(send_mean_values, *about)  # line 3
-        square = await Max(centre_square)  # line 4
-        await Local(centre_gram, square)  # line 5
+        count = np.int64(0 if len(landmarks) else n_features // 2)
+        if not len(landmarks):
+            await average(problem.network, EXACTLY)  # line 2
+        await Local(sum_features, kernel, landmarks, count, seed)
+        await average(problem.network, PRECISION)  # line 3
+        await Exchange(send_mean_values, kernel, count, seed)  # line 4
+        square = await Max(centre_square)  # line 5
+        await Local(centre_gram, square)  # line 6
+    elif not alone:
+        await Local(add_nugget)

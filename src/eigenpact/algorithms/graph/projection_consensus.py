@@ -15,6 +15,7 @@ Rounds
     7.     stop if no w_j moved by more than tol of its length (max-consensus, every ``CHECK_EVERY`` iterations)
     8. for a further component: t(x) <- the mean of the z_l's values at x, sent to neighbours;  G_j <- G_j - s t t^T with the
        largest s <= 1 that leaves all G_j positive semidefinite (max-consensus);  from line 2
+    9. after every component nodes look for signs that it is wrong, and agree on the worst (``trust``)
 
 Leaves the site
     Its rows (n_j x d), to its neighbours; n_j numbers to each neighbour in line 5, n_l in line 6; signs and scores, n_j each.
@@ -54,43 +55,45 @@ from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
 from .deflation import remove_direction
 from .neighbourhood import blocks_of, meet, own_kernel
 from .network import GraphProblem, GraphSolution
-from .signs import agree_on_signs, diagnosis, send_direction
+from .signs import agree_on_signs
+from .trust import complaints, found_trust
 
 CHECK_EVERY = 5
 RANK = 1e-6
 """Eigenvalues of K_j below this share of the largest count as 0."""
 
-TRUSTED = 0.5
-"""A component is reported as a failure if neighbours' directions have a smaller cosine, or a node's a smaller length."""
+TIED, TIED_TOL = 0.9, 1e-3
+"""Directions whose variances have a larger ratio turn towards the first so slowly that steps must be this small to tell."""
 
 STARTS = ("neighbourhood", "own", "random")
 PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
 """For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
 
 RESULTS = (
-    *("own table", "alpha", "shadow", "shares", "lengths"),
-    *("mean values", "feature mean", "centre square", "history", "iterates"),
+    *("own table", "alpha", "lengths", "history", "iterates"),
+    *("mean values", "basis", "feature mean", "centre square"),
 )
 """What nodes keep of the answer."""
 
 
 @local(
-    takes={"start": ""}, sends={"largest": ""}, keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves")
+    takes={"start": "", "seed": ""}, sends={"largest": ""}, keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves", "ratio")
 )
-def begin_component(site: Site, start: Any) -> Reply:  # lines 2, 3
+def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
     """lambda_1(K_j); begin with the neighbourhood's own direction (start 0), the node's own (1) or a random one (2)."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
     values, V = np.linalg.eigh(G[:n, :n])
     kept = values > RANK * values[-1]
     site_values, V = values[kept], V[:, kept]
+    largest, v = top_eigenpairs(G, min(2, len(G)))
     if start == 0:
-        largest, v = top_eigenpairs(G, 1)
         target = (G[:n] @ v[:, 0]) / np.sqrt(max(largest[0], np.finfo(float).tiny))
         now = V @ ((V.T @ target) / site_values)
     else:
-        now = V[:, -1] if start == 1 else V @ site.rng(0).standard_normal(V.shape[1])
+        now = V[:, -1] if start == 1 else V @ site.rng(int(seed)).standard_normal(V.shape[1])
     eta = np.zeros((n, len(site.kept["sizes"])))
     reset: dict[str, Any] = {"eta": eta, "z values": (G[:n, :n] @ now)[:, None], "settled": False, "trail": [], "moves": []}
+    reset["ratio"] = float(largest[-1] / largest[0]) if len(site.kept["sizes"]) > 1 and largest[0] > 0 else 0.0
     return Reply(send=float(values[-1]), keep={"values": site_values, "vectors": V, "now": now} | reset)
 
 
@@ -159,9 +162,12 @@ class ProjectionConsensus:
         The constant, if it is to be another.
     start : "neighbourhood", "own" or "random"
     noise : float
-        Standard deviation of normal noise on rows sent to neighbours.
+        Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the operating system's entropy,
+        and uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
     centring_features : int
-        Random features that describe the common mean.
+        Random features that describe the common mean, an even number.
+    keep_iterates : bool
+        Keep every iterate at its node, for ``iterate_similarity``.
     """
 
     schedule: Literal["constant", "paper"] = "constant"
@@ -169,6 +175,7 @@ class ProjectionConsensus:
     start: Literal["neighbourhood", "own", "random"] = "neighbourhood"
     noise: float = 0.0
     centring_features: int = 4096
+    keep_iterates: bool = False
 
     name = "projection-consensus"
     default_tol = 0.02
@@ -183,33 +190,41 @@ class ProjectionConsensus:
             raise InputError(f"start={self.start!r} must be one of {', '.join(STARTS)}")
         if not self.noise >= 0:
             raise InputError(f"noise={self.noise!r} must be a standard deviation >= 0")
+        if self.centring_features < 2 or self.centring_features % 2:
+            raise InputError(f"centring_features={self.centring_features!r} must be an even number >= 2")
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """One component after the other."""
         await meet(problem, self.centring_features, self.noise)  # line 1
         tol = self.default_tol if problem.tol is None else problem.tol
         reasons: list[str] = []
-        notes: dict[str, list[Any]] = {"iterations": [], "agreement": [], "coverage": []}
+        notes: dict[str, list[Any]] = {"iterations": [], "agreement": [], "coverage": [], "constant": [], "share": [], "tied": []}
+        share = 1.0
         for c in range(1, problem.n_components + 1):
             if c > 1:
-                await remove_direction()  # line 8
-            done, moved, agreement, coverage = await self._component(problem, tol)
-            for name, value in zip(notes, (done, agreement, coverage), strict=True):
+                share = await remove_direction()  # line 8
+            done, moved = await self._component(problem, tol)
+            signs = await found_trust(problem, self.keep_iterates)  # line 9
+            values = (done, 1.0 - signs["apart"], 1.0 - signs["missing"], signs["constant"], share, signs["tied"])
+            for name, value in zip(notes, values, strict=True):
                 notes[name].append(value)
             if moved > tol:
                 reasons.append(f"component {c} still moved by {moved:.1e} > tol {tol:.1e} after {done} iterations")
-            if min(agreement, coverage) < TRUSTED:
+            if wrong := complaints(signs, share):
+                advice = "use method='random-features' or 'landmarks'"
+                reasons.append(f"component {c} is not to be trusted: {', '.join(wrong)}; {advice}")
+            if signs["tied"] > TIED and moved > TIED_TOL:
                 reasons.append(
-                    f"component {c} is not to be trusted: the least cosine of neighbours' directions is {agreement:.2f}, and a "
-                    f"node's rows express only {coverage:.2f} of the common one, as on nodes sorted by label; use "
-                    "method='random-features' or 'landmarks'"
+                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and is some direction "
+                    f"that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use method='random-features'"
                 )
         fine = f"no direction moved by more than {tol:.1e} of its length; neighbours' cosines >= {min(notes['agreement']):.2f}"
         return GraphSolution(sum(notes["iterations"]), not reasons, "; ".join(reasons) or fine, notes)
 
-    async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float, float, float]:
-        """Lines 2 to 7: iterations, how far the last one moved a direction, the least cosine of neighbours and least length."""
-        largest = float(await Max(begin_component, np.float64(STARTS.index(self.start))))  # lines 2, 3
+    async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float]:
+        """Lines 2 to 7: iterations, and how far the last one moved a direction."""
+        start = np.float64(STARTS.index(self.start)), np.int64(problem.seed)
+        largest = float(await Max(begin_component, *start))  # lines 2, 3
         await agree_on_signs(problem.network)
         t, moved = 0, 0.0
         alone = len(problem.network.graph) == 1  # nobody to agree with: the start is the answer
@@ -225,9 +240,7 @@ class ProjectionConsensus:
             await Progress(details={"moved": moved})
             if moved <= tol:  # line 7
                 break
-        await Exchange(send_direction)
-        apart, missing = await Max(diagnosis)
-        return t, moved, 1.0 - float(apart), 1.0 - float(missing)
+        return t, moved
 
     def _penalties(self, largest: float, iterations: int) -> Iterator[tuple[float, float]]:
         """rho for the node itself and for its neighbours, iteration by iteration."""
