@@ -46,6 +46,7 @@ PARTS = {
     "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
     "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
     "Graph: further components (projection consensus)": "eigenpact.algorithms.graph.deflation",
+    "Graph: whether to trust a component (projection consensus)": "eigenpact.algorithms.graph.trust",
     "Graph: features (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.features",
     "Graph: tracking (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.tracking",
     "Graph: averages by gossip": "eigenpact.algorithms.graph.gossip",

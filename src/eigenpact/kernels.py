@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -18,7 +20,15 @@ from .linalg import Array
 NAMES = ("rbf", "laplacian", "poly", "linear")
 """Kernels that come with the package."""
 
-_given: dict[str, Callable[[Array, Array], Array]] = {}
+_given: WeakValueDictionary[str, Given] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A kernel function that cannot be found by name, and the token for it in this process while a kernel holds it."""
+
+    function: Callable[[Array, Array], Array]
+    token: str
 
 
 @dataclass(frozen=True)
@@ -29,10 +39,13 @@ class Kernel:
     ----------
     name : str
         "rbf" exp(-gamma ||x-y||^2), "laplacian" exp(-gamma ||x-y||_1), "poly" (gamma x.y + coef0)^degree, "linear" x.y, or
-        "module:function" for a function of two tables (n x d, m x d) that returns an n x m table.
+        "module:function" for a function of two tables (n x d, m x d) that returns an n x m table, or a token for one that no
+        module has.
     gamma : float
     degree, coef0 : float
         Of "poly".
+    given : Given, optional
+        A function that no module has.
 
     >>> Kernel("rbf", 0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])).round(3)
     array([[1.   , 0.368]])
@@ -42,6 +55,7 @@ class Kernel:
     gamma: float
     degree: float = 3.0
     coef0: float = 1.0
+    given: Given | None = field(default=None, compare=False)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
@@ -54,9 +68,11 @@ class Kernel:
         if self.name == "poly":
             power = functools.partial(_polynomial, self)
             return _cosines(power(X @ Y.T), power(np.sum(X * X, axis=1)), power(np.sum(Y * Y, axis=1)))
-        function = _find(self.name)
-        diagonals = [np.array([float(function(row[None], row[None])[0, 0]) for row in table]) for table in (X, Y)]
-        return _cosines(np.asarray(function(X, Y), dtype=np.float64), *diagonals)
+        function = self.given.function if self.given is not None else _find(self.name)
+        diagonals = [np.array([_evaluated(function, row[None], row[None])[0, 0] for row in table]) for table in (X, Y)]
+        if any(values.min(initial=0.0) < 0 for values in diagonals):
+            raise InputError(f"kernel {self.name!r} has K(x, x) < 0; a kernel is an inner product, so it cannot")
+        return _cosines(_evaluated(function, X, Y), *diagonals)
 
     def frequencies(self, n_features: int, count: int, seed: int) -> Array:
         """Frequencies (count x n_features) for random features; orthogonal in blocks for "rbf".  The same for the same seed."""
@@ -68,12 +84,13 @@ class Kernel:
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Name and parameters as bytes, to be sent to nodes."""
-        return np.frombuffer(json.dumps(asdict(self)).encode(), dtype=np.uint8)
+        return np.frombuffer(json.dumps([self.name, self.gamma, self.degree, self.coef0]).encode(), dtype=np.uint8)
 
     @classmethod
     def unpacked(cls, data: np.ndarray[Any, Any]) -> Kernel:
         """Inverse of :meth:`packed`."""
-        return cls(**json.loads(np.asarray(data).tobytes().decode()))
+        name, gamma, degree, coef0 = json.loads(np.asarray(data).tobytes().decode())
+        return cls(name, gamma, degree, coef0, _given.get(name))
 
 
 def kernel_of(kernel: Any, gamma: float | None, degree: float, coef0: float, n_features: int) -> Kernel:
@@ -85,9 +102,22 @@ def kernel_of(kernel: Any, gamma: float | None, degree: float, coef0: float, n_f
         return Kernel(kernel, scale, float(degree), float(coef0))
     if not callable(kernel):
         raise InputError(f"kernel={kernel!r} must be one of {', '.join(NAMES)} or a function of two tables")
-    name = f"{getattr(kernel, '__module__', '')}:{getattr(kernel, '__qualname__', '')}"
-    _given[name] = kernel
-    return Kernel(name, scale, float(degree), float(coef0))
+    name = function_name(kernel)
+    if name is not None:
+        return Kernel(name, scale, float(degree), float(coef0))
+    given = Given(kernel, f"function {uuid.uuid4().hex}")
+    _given[given.token] = given
+    return Kernel(given.token, scale, float(degree), float(coef0), given)
+
+
+def function_name(function: Any) -> str | None:
+    """ "module:name" if that name, looked up, gives this very function; None for closures, lambdas and the like.
+
+    >>> function_name(np.linalg.norm), function_name(lambda X, Y: X @ Y.T)
+    ('numpy.linalg:norm', None)
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return f"{module}:{name}" if name and getattr(sys.modules.get(str(module)), name, None) is function else None
 
 
 def random_features(X: Array, frequencies: Array) -> Array:
@@ -179,10 +209,21 @@ def _cosines(K: Array, left: Array, right: Array) -> Array:
     return cosines
 
 
+def _evaluated(function: Callable[[Array, Array], Array], X: Array, Y: Array) -> Array:
+    """A kernel function's table, if it is one."""
+    K = np.asarray(function(X, Y), dtype=np.float64)
+    if K.shape != (len(X), len(Y)) or not np.isfinite(K).all():
+        raise InputError(
+            f"the kernel function gave a table of shape {K.shape} for tables of {len(X)} and {len(Y)} rows; it must give a "
+            "finite number for every pair of rows"
+        )
+    return K
+
+
 def _find(name: str) -> Callable[[Array, Array], Array]:
-    """A kernel function given in this process, or in a module that this process has imported."""
+    """A kernel function in a module that this process has imported."""
     module, _, function = name.partition(":")
-    found = _given.get(name) or getattr(sys.modules.get(module), function, None)
+    found: Callable[[Array, Array], Array] | None = getattr(sys.modules.get(module), function, None)
     if found is None:
         raise InputError(f"kernel function {name!r} is not known in this process; import its module before fitting")
     return found

@@ -1,6 +1,7 @@
 """What people touch: scikit-learn style estimators."""
 
-from .graph import GraphKernelPCA, GraphPCA
+from .graph_kernel import GraphKernelPCA
+from .graph_pca import GraphPCA
 from .pca import FederatedPCA
 from .personalized import PersonalizedPCA
 from .robust import RobustPCA

@@ -60,7 +60,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         algorithm = self._find_algorithm(engine)
         order = tuple(held)
         graph = self._find_graph(engine, order)
-        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order, graph), graph=graph)
+        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order), graph=graph)
         self._adopt(outcome)
         self._remember(here)
         return self
@@ -89,7 +89,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """The algorithm to run: a frozen dataclass with a ``name``."""
 
     def _find_graph(self, engine: Engine, held: tuple[str, ...]) -> Graph | None:  # noqa: ARG002
-        """Node -> neighbours, for programs without a coordinator; None for the others."""
+        """Node -> neighbours, for programs without a coordinator, to be kept as ``graph_``; None for the others."""
         return None
 
     @abstractmethod
@@ -117,9 +117,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # -- running --------------------------------------------------------------------------------
 
-    def _run(
-        self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...], graph: Graph | None
-    ) -> Outcome:
+    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
         everyone = connection.sites()
         algorithm, own = place_proxy(algorithm, order if set(order) == set(everyone) else everyone)
@@ -134,7 +132,13 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             plan, needed = self._plan(algorithm), engine.min_sites
             driver = Driver(
-                connection, journal=journal, callback=self.callback, own=own, graph=graph, min_sites=needed, plan=plan
+                connection,
+                journal=journal,
+                callback=self.callback,
+                own=own,
+                graph=getattr(self, "graph_", None),
+                min_sites=needed,
+                plan=plan,
             )
             result = driver.run(self._program(algorithm, seed))
         return self._outcome(driver, result, algorithm)

@@ -152,7 +152,8 @@ def fig5(size: Size, seed: int, watch: Watch) -> Reproduced:
             watch.on_round(f"{neighbours} neighbours, dealing {repeat + 1}")
             nodes = deal(about["nodes"], about["images"], seed + repeat).nodes
             central = fitted(nodes, graph=graph, method="central")
-            pca = fitted(nodes, graph=graph, tol=0.0, max_iterations=SHOWN)
+            method = ProjectionConsensus(keep_iterates=True)
+            pca = fitted(nodes, graph=graph, method=method, tol=0.0, max_iterations=SHOWN)
             after.append(pca.iterate_similarity(central).mean(axis=1))
             seen.append(similarities(fitted(nodes, graph=graph, method="neighbourhood"), central).mean())
             near.append(similarities(fitted(nodes, graph=graph, method=Neighbourhood(projected=True)), central).mean())

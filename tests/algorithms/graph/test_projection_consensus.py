@@ -30,6 +30,8 @@ def dense_algorithm_1(phi, rho, iterations):
     for j, F in phi.items():
         _, vectors = np.linalg.eigh(F @ F.T)
         alpha[j] = vectors[:, -1]
+    if np.sum((phi["a"] @ phi["a"].T @ alpha["a"]) ** 3) < 0:  # the first node's sign
+        alpha["a"] = -alpha["a"]
     for j in "bdc":  # signs, from a around the ring
         settled = {"b": "a", "d": "a", "c": "bd"}[j]
         overlap = sum((phi[j].T @ alpha[j]) @ (phi[q].T @ alpha[q]) for q in settled)
@@ -60,10 +62,10 @@ def dense_algorithm_1(phi, rho, iterations):
 
 
 def fitted(tables, **options):
-    method = ep.ProjectionConsensus(**{"start": "own"} | options.pop("method", {}))
-    settings = {"kernel": "linear", "graph": RING, "center": False, "tol": 0.0, "max_iterations": 7} | options
+    method = ep.ProjectionConsensus(**{"start": "own", "keep_iterates": True} | options.pop("method", {}))
+    settings = {"kernel": "linear", "graph": RING, "center": False, "tol": 0.0, "max_iterations": 7, "random_state": 0} | options
     with pytest.warns(ep.NotConvergedWarning):
-        return ep.GraphKernelPCA(1, method=method, random_state=0, **settings).fit(tables)
+        return ep.GraphKernelPCA(1, method=method, **settings).fit(tables)
 
 
 def test_iterates_and_lagrangian_are_the_papers_formulas():
@@ -149,17 +151,6 @@ def test_lagrangian_rises_where_theorem_2_says_it_falls():
     assert pca.lagrangian_rises_[0] > 0
 
 
-def test_the_constant_in_theorem_2_has_its_two_cases_swapped():
-    """c_j bounds the curvature of the alpha problem, rho |Omega| K - 2 K^2: for a large rho the least eigenvalue decides."""
-    values = np.array([0.01, 0.5, 3.0])
-    rho_omega = 40.0
-    curvature = np.linalg.eigvalsh(rho_omega * np.diag(values) - 2 * np.diag(values) ** 2)[0]
-    printed = (rho_omega - values[-1]) * values[-1]  # the paper's case (lambda_1 + lambda_n) / (2 |Omega|) <= rho
-    swapped = (rho_omega - 2 * values[0]) * values[0]
-    assert curvature < printed / 100
-    assert curvature == pytest.approx(swapped)
-
-
 def test_too_small_a_rho_is_refused():
     tables = {
         name: np.tile([[1.0, 0.1]], (200, 1)) + 0.01 * np.random.default_rng(i).normal(size=(200, 2))
@@ -173,8 +164,8 @@ def test_too_small_a_rho_is_refused():
 def test_further_components_are_those_of_the_central_kernel_pca():
     rng = np.random.default_rng(3)
     tables = {f"n{j}": rng.normal(size=(60, 3)) * [3, 1.5, 0.4] for j in range(6)}
-    pca = ep.GraphKernelPCA(2, gamma=0.03, graph="ring:4", random_state=0).fit(tables)
-    central = ep.GraphKernelPCA(2, gamma=0.03, graph="ring:4", method="central").fit(tables)
+    pca = ep.GraphKernelPCA(2, gamma=0.01, graph="ring:4", random_state=0).fit(tables)
+    central = ep.GraphKernelPCA(2, gamma=0.01, graph="ring:4", method="central").fit(tables)
     cosines = np.array(list(pca.similarity(central).values()))
     for c in range(2):
         assert np.abs(cosines[:, c, c]).min() > 0.95
@@ -184,11 +175,36 @@ def test_further_components_are_those_of_the_central_kernel_pca():
         assert abs(np.corrcoef(T[:, c], exact[:, c])[0, 1]) > 0.99
 
 
-def test_noise_changes_what_neighbours_get_and_only_that():
-    tables = blocks(30)
-    clean = ep.GraphKernelPCA(1, graph=RING, random_state=0, tol=0.5).fit(tables)
-    noisy = ep.GraphKernelPCA(1, graph=RING, method=ep.ProjectionConsensus(noise=0.05), random_state=0, tol=0.5).fit(tables)
-    a, b = clean.models_["a"], noisy.models_["a"]
-    assert (a.rows == b.rows).all()
-    assert np.abs(a.alpha - b.alpha).max() > 1e-4
-    assert abs(np.corrcoef(a.scores(tables["b"])[:, 0], b.scores(tables["b"])[:, 0])[0, 1]) > 0.9
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])
+def test_noise_costs_what_noise_costs(noise):
+    """A node uses the noisy copy that its neighbours have; similarity falls with the noise, and not more."""
+    rng = np.random.default_rng(4)
+    tables = {name: rng.normal(size=(40, 3)) * [3, 1.0, 0.5] for name in RING}
+    central = ep.GraphKernelPCA(1, gamma=0.05, graph=RING, method="central").fit(tables)
+    method = ep.ProjectionConsensus(noise=noise)
+    noisy = [ep.GraphKernelPCA(1, gamma=0.05, graph=RING, method=method, random_state=0).fit(tables) for _ in range(2)]
+    assert noisy[0].converged_
+    assert min(abs(found[0, 0]) for found in noisy[0].similarity(central).values()) > 0.99 - 0.1 * noise
+    drawn = [pca.models_["a"].rows - tables["a"] for pca in noisy]
+    assert 0.8 * noise < drawn[0].std() < 1.2 * noise
+    assert np.abs(drawn[0] - drawn[1]).min() > 0  # the seed does not tell it
+
+
+def test_random_starts_follow_the_seed():
+    tables = blocks(20)
+    options = {"method": {"start": "random", "keep_iterates": True}, "max_iterations": 2}
+
+    def first(seed):
+        return fitted(tables, **options, random_state=seed).node_iterates_["a"][0][0]
+
+    assert (first(1) == first(1)).all()
+    assert np.abs(first(1) - first(2)).max() > 1e-6
+
+
+def test_signs_do_not_depend_on_the_order_of_rows():
+    tables = blocks(20)
+    shared = {"gamma": 0.05, "graph": RING, "random_state": 0}
+    one = ep.GraphKernelPCA(1, **shared).fit(tables)
+    other = ep.GraphKernelPCA(1, **shared).fit({name: X[::-1] for name, X in tables.items()})
+    new = tables["a"][:5]
+    np.testing.assert_allclose(one.transform(new), other.transform(new), atol=1e-6)

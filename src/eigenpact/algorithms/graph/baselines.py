@@ -34,12 +34,13 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import InputError
 from ...kernels import Kernel
 from ...linalg import fix_signs, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
 from .features import dense
 from .neighbourhood import send_rows
-from .network import GraphProblem, GraphSolution
+from .network import GraphProblem, GraphSolution, Network
 
 RESULTS = ("table", "alpha", "mean values", "centre square")
 """What nodes keep of the answer: the rows seen, coefficients (n x k), row means of the kernel (n) and their mean."""
@@ -49,6 +50,8 @@ RESULTS = ("table", "alpha", "mean values", "centre square")
 def own_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any) -> Reply:
     """Kernel PCA of the rows seen here, perhaps projected on the span of the node's own."""
     X = np.concatenate([dense(site.X), *(site.inbox[name][0] for name in sorted(site.inbox))])
+    if int(k) > len(X):
+        raise InputError(f"{len(X)} rows give at most as many components, not n_components={int(k)}; ask for fewer")
     K = Kernel.unpacked(kernel)(X, X)
     means = K.mean(axis=0) if center else np.zeros(len(K))
     square = float(means.mean())
@@ -69,6 +72,11 @@ class Own:
     name = "own"
     default_tol = 0.0
 
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
+        """None."""
+        return 1  # a plan has at least one
+
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Nothing is sent."""
         await Local(own_directions, *_about(problem), np.float64(0))
@@ -86,6 +94,11 @@ class Neighbourhood:
 
     name = "neighbourhood"
     default_tol = 0.0
+
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
+        """One, of rows."""
+        return 1
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Rows are sent once."""

@@ -11,7 +11,7 @@ Rounds
     nodes differ by shrinks by 1 / T_T(1/e), T_T the Chebyshev polynomial: the best any T rounds can do without knowing more.
 
 Leaves the site
-    The running average (m x c), to every neighbour, T times.  The first message is the node's own table.
+    The running average (m x c), to every neighbour, T times.  The first message is the node's own table, unmixed.
 
 Cost
     8 m c bytes per neighbour and round.

@@ -25,10 +25,10 @@ Cost
 
 Differences from the paper
     The paper centres each block K_(i,j) by its own means (Section 6.1), so that the same row has a different phi at every node.
-    Lines 2 to 6 are ours: r is only an estimate, and with R less than r^T K'^{-1} r no vector has these values, G_j is not positive
-    semidefinite and Algorithm 1 overflows.  A larger R gives all rows the same constant feature, a principal direction of its own
-    beside the others.  It must stay a small one beside the variance about the mean, however small that is beside K(x, x) = 1:
-    this is why most of the mean is removed exactly first, and eps is a share of the variance that is left then.
+    Lines 2 to 6 are ours: r is only an estimate, and with R less than r^T K'^{-1} r no vector has these values, G_j is not
+    positive semidefinite and Algorithm 1 overflows.  A larger R gives all rows the same constant feature, a principal direction
+    of its own.  It must stay a small one beside the variance about the mean, however small that is beside K(x, x) = 1: this is
+    why most of the mean is removed exactly first, and eps is a share of the variance that is left then.
 
 References
     F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints", Alg. 1.
@@ -192,5 +192,5 @@ async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
         await Exchange(send_mean_values, kernel, count, seed)  # line 4
         square = await Max(centre_square)  # line 5
         await Local(centre_gram, square)  # line 6
-    elif not alone:
+    elif not alone and problem.n_components > 1:  # one component needs no inverse of G_j
         await Local(add_nugget)

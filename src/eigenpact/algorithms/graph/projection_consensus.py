@@ -52,9 +52,10 @@ import numpy as np
 from ...errors import InputError, ProgramError
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
+from . import neighbourhood, trust
 from .deflation import remove_direction
 from .neighbourhood import blocks_of, meet, own_kernel
-from .network import GraphProblem, GraphSolution
+from .network import GraphProblem, GraphSolution, Network
 from .signs import agree_on_signs
 from .trust import complaints, found_trust
 
@@ -77,7 +78,9 @@ RESULTS = (
 
 
 @local(
-    takes={"start": "", "seed": ""}, sends={"largest": ""}, keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves", "ratio")
+    takes={"start": "", "seed": ""},
+    sends={"largest": ""},
+    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves", "ratio"),
 )
 def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
     """lambda_1(K_j); begin with the neighbourhood's own direction (start 0), the node's own (1) or a random one (2)."""
@@ -162,8 +165,8 @@ class ProjectionConsensus:
         The constant, if it is to be another.
     start : "neighbourhood", "own" or "random"
     noise : float
-        Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the operating system's entropy,
-        and uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
+        Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the system's entropy, and
+        uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
     centring_features : int
         Random features that describe the common mean, an even number.
     keep_iterates : bool
@@ -193,6 +196,14 @@ class ProjectionConsensus:
         if self.centring_features < 2 or self.centring_features % 2:
             raise InputError(f"centring_features={self.centring_features!r} must be an even number >= 2")
 
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:
+        """No fit takes more."""
+        wide = network.diameter
+        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + network.rounds_to(trust.PRECISION)
+        centring = network.rounds_to(neighbourhood.EXACTLY) + network.rounds_to(neighbourhood.PRECISION)
+        return 2 + centring + wide + k * per_component
+
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """One component after the other."""
         await meet(problem, self.centring_features, self.noise)  # line 1
@@ -215,8 +226,9 @@ class ProjectionConsensus:
                 reasons.append(f"component {c} is not to be trusted: {', '.join(wrong)}; {advice}")
             if signs["tied"] > TIED and moved > TIED_TOL:
                 reasons.append(
-                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and is some direction "
-                    f"that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use method='random-features'"
+                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and is some "
+                    f"direction that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use "
+                    "method='random-features'"
                 )
         fine = f"no direction moved by more than {tol:.1e} of its length; neighbours' cosines >= {min(notes['agreement']):.2f}"
         return GraphSolution(sum(notes["iterations"]), not reasons, "; ".join(reasons) or fine, notes)

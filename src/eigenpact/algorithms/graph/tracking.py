@@ -13,8 +13,11 @@ Rounds
     6. components <- the first k Ritz vectors W_j V
 
 Leaves the site
-    S_j (m x b) and its running averages, to every neighbour.  No table of features and no row ever leaves: what a neighbour
-    receives first is A_j W, b directions of the node's own covariance.
+    S_j (m x b) and its running averages, to every neighbour.  No table of features is sent, and yet a neighbour that keeps what
+    it gets learns much.  The first message is A_j W with a W that all know: with b >= m it gives A_j.  Every later iteration
+    begins with S_j + A_j (W' - W), unmixed.  A neighbour that is a node's only one (a leaf's) knows all that went in and has W'
+    to the precision of averages, so each iteration gives it b more directions of A_j, and ceil(m / b) iterations the whole
+    scatter; a test does this.  With several neighbours no single one has all that went in; together they have.
 
 Cost
     8 m b bytes per neighbour and round, ``network.rounds_to(MIXING)`` rounds and 4 n_j m b flops per iteration.  Converges
@@ -43,10 +46,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from ...errors import InputError
 from ...linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
+from ..setup import LARGEST_TRACE
 from .gossip import NOW, average
-from .network import GraphProblem, GraphSolution
+from .network import GraphProblem, GraphSolution, Network
 
 MIXING = 1e-3
 """What an averaging leaves of the nodes' differences, in every iteration."""
@@ -70,6 +75,8 @@ def centre_features(site: Site, center: Any) -> Reply:
 def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     """Begin with the same random basis everywhere."""
     F = site.kept["features"]
+    if np.any(F) and not 1 / LARGEST_TRACE < site.kept[NOW][0, 0] < LARGEST_TRACE:
+        raise InputError("the squares of the values underflow or overflow; give the data in other units, nearer to 1")
     W = random_orthonormal(F.shape[1], int(b), int(seed))
     AW = F.T @ (F @ W)
     trace, rows = site.kept[NOW][:, 0]
@@ -96,9 +103,19 @@ def _continuous_q(S: Array) -> Array:
     return signed
 
 
+def most_rounds(network: Network, iterations: int) -> int:
+    """Rounds after which ``track`` has ended."""
+    checks = iterations // CHECK_EVERY + 1
+    return 2 * network.rounds_to(EXACTLY) + iterations * network.rounds_to(MIXING) + checks * network.diameter
+
+
 async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: int) -> GraphSolution:
     """Run the method on features that every node keeps as "features" (n_j x m), their sums and number kept as ``NOW``."""
     network, k = problem.network, problem.n_components
+    if k > max_columns:
+        raise InputError(
+            f"n_components={k} must be at most the number of features, {max_columns}; ask for fewer, or give more features"
+        )
     await average(network, EXACTLY)
     await Local(centre_features, np.float64(problem.center))
     await average(network, EXACTLY)
