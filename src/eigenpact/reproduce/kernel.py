@@ -122,33 +122,33 @@ def fig3(size: Size, seed: int, watch: Watch) -> Reproduced:
     return Reproduced("Figure 3", [Grid("Similarity with central kernel PCA", columns, rows)], remarks, figure, {"rows": rows})
 
 
-def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
+def fig4(size: Size, seed: int, watch: Watch, repeats: int | None = None) -> Reproduced:
     """Similarity by the number of images on a node, beside kernel PCA of a node's own."""
-    about = _problem("fig4", size)
+    about, repeats = _problem("fig4", size), repeats or REPEATS[size]
     graph = f"ring:{about['neighbours']}"
     methods = {"projection consensus": "projection-consensus", "own rows only": "own"}
     rows = []
     for images in about["images"]:
-        found = _mean_similarities(about["nodes"], images, graph, list(methods.values()), seed, REPEATS[size], watch)
+        found = _mean_similarities(about["nodes"], images, graph, list(methods.values()), seed, repeats, watch)
         rows.append([images, *found])
         watch.on_run(f"{images} images a node: {found[0]:.4f}, own rows only {found[1]:.4f}")
     xs = [row[0] for row in rows]
     curves = {name: (xs, [row[j + 1] for row in rows]) for j, name in enumerate(methods)}
     figure = _figure("Figure 4: similarity by images on a node", "images on a node", curves)
     grid = Grid("Mean similarity with central kernel PCA", ("images", *methods), rows)
-    remarks = [REPEATED.format(REPEATS[size]), "The paper shows this as curves only, so there are no numbers of its to print."]
+    remarks = [REPEATED.format(repeats), "The paper shows this as curves only, so there are no numbers of its to print."]
     return Reproduced("Figure 4", [grid], remarks, figure, {"rows": rows})
 
 
-def fig5(size: Size, seed: int, watch: Watch) -> Reproduced:
+def fig5(size: Size, seed: int, watch: Watch, repeats: int | None = None) -> Reproduced:
     """Similarity after every iteration, beside kernel PCA of all neighbours' rows."""
-    about = _problem("fig5", size)
+    about, repeats = _problem("fig5", size), repeats or REPEATS[size]
     rows: list[list[Any]] = []
     curves = {}
     for neighbours in about["neighbours"]:
         graph = f"ring:{neighbours}"
         after, seen, near = [], [], []
-        for repeat in range(REPEATS[size]):
+        for repeat in range(repeats):
             watch.on_round(f"{neighbours} neighbours, dealing {repeat + 1}")
             nodes = deal(about["nodes"], about["images"], seed + repeat).nodes
             central = fitted(nodes, graph=graph, method="central")
@@ -166,7 +166,7 @@ def fig5(size: Size, seed: int, watch: Watch) -> Reproduced:
         watch.on_run(f"{neighbours} neighbours: {curve[-1]:.4f}, neighbours' rows {level:.4f}, exceeded after {exceeds}")
     columns = ("neighbours", *(f"after {t}" for t in (1, 2, 4, 8, SHOWN)), "their rows", "exceeded after", "in their span")
     remarks = [
-        REPEATED.format(REPEATS[size]),
+        REPEATED.format(repeats),
         "The paper: above kernel PCA of all neighbours' rows after about 4 iterations, for 2 neighbours only similar in the end.",
         "Their rows: kernel PCA of a node's and its neighbours' rows, projected on the span of the node's own, where Algorithm 1 "
         "looks.  In their span: the same without projection; a direction made of several times as many rows may come "
