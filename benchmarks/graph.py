@@ -95,7 +95,7 @@ def _figures(full: bool) -> Iterator[Row]:
     also = [row[0] for row in grid if row[0] > 2 and row[3] <= row[6]]
     why = ""
     if below:
-        why = f"not with {', '.join(map(str, below))} neighbours: a direction made of so many rows comes closer than any of own ones; "
+        why = f"not with {', '.join(map(str, below))} neighbours: a direction made of so many rows comes closer than any of own; "
         why += f"the projected one is exceeded with {'every number' if not also else f'all but {also}'}"
     yield Row(f"Figure 5 ({size} size, one dealing), {what}", "above the neighbours' rows", shown, not below, why)
     for row in grid:
@@ -121,7 +121,9 @@ def _sorted(seeds: int, images: int) -> Iterator[Row]:
         central = paper.fitted(dealt.nodes, method="central")
         honest.append((pca.converged_, pca.coverage_, paper.similarities(pca, central).mean()))
     least = np.min(random, axis=0)
-    what = f"20 nodes of {images}, sorted by digit, {seeds} seed(s), correlation of held-out scores, components 1, 2, 3, least over nodes and seeds"
+    what = (
+        f"20 nodes of {images}, sorted by digit, {seeds} seed(s), correlation of held-out scores, components 1-3, least over all"
+    )
     met = bool(least[0] >= 0.997 and least[1] >= 0.99)
     yield Row(f"{what}: 2048 random features", ">= .997, .99, reported", _three(least), met)
     yield Row(f"{what}: 400 landmarks", "reported", _three(np.min(public, axis=0)), True)

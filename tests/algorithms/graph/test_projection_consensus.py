@@ -190,6 +190,18 @@ def test_noise_costs_what_noise_costs(noise):
     assert np.abs(drawn[0] - drawn[1]).min() > 0  # the seed does not tell it
 
 
+@pytest.mark.parametrize("graph", [[("a", "b")], [("a", "b"), ("b", "c"), ("c", "d")]], ids=["two nodes", "path"])
+def test_nodes_with_one_neighbour_converge(graph):
+    """With rho |Omega_j| = 4 lambda_1 lengths swung beyond 30 iterations, and a right direction was called a failure."""
+    names = sorted({name for edge in graph for name in edge})
+    rng = np.random.default_rng(4)
+    tables = {name: rng.normal(size=(60, 3)) * [3, 1.0, 0.5] for name in names}
+    pca = ep.GraphKernelPCA(1, gamma=0.02, graph=graph, random_state=0).fit(tables)
+    central = ep.GraphKernelPCA(1, gamma=0.02, graph=graph, method="central").fit(tables)
+    assert pca.converged_
+    assert min(abs(found[0, 0]) for found in pca.similarity(central).values()) > 0.99
+
+
 def test_random_starts_follow_the_seed():
     tables = blocks(20)
     options = {"method": {"start": "random", "keep_iterates": True}, "max_iterations": 2}

@@ -8,7 +8,7 @@ Problem
 Rounds
     1. nodes send rows to neighbours and centre kernels at a common point (``neighbourhood``)
     2. alpha_j <- projection of the neighbourhood's own first direction; signs are agreed on once around the graph
-    3. rho <- 2 max_j lambda_1(K_j) (max-consensus)
+    3. rho <- 2 max_j lambda_1(K_j) (max-consensus), half as much again if a node has one neighbour only
     4. for each iteration:
     5.     l sends K_l^{-1} phi(X_l)^T eta_lj + rho alpha_l to each j;  z_j <- their sum / (rho |Omega_j|), (10), (11)
     6.     j sends phi(X_l)^T z_j to each l;  alpha_j <- (12);  phi(X_j)^T eta_j <- (13)
@@ -62,6 +62,9 @@ from .trust import complaints, found_trust
 CHECK_EVERY = 5
 RANK = 1e-6
 """Eigenvalues of K_j below this share of the largest count as 0."""
+
+STEADY = 3
+"""rho |Omega_j| is at least twice this many times lambda_1 for every j."""
 
 TIED, TIED_TOL = 0.9, 1e-3
 """Directions whose variances have a larger ratio turn towards the first so slowly that steps must be this small to tell."""
@@ -237,6 +240,8 @@ class ProjectionConsensus:
         """Lines 2 to 7: iterations, and how far the last one moved a direction."""
         start = np.float64(STARTS.index(self.start)), np.int64(problem.seed)
         largest = float(await Max(begin_component, *start))  # lines 2, 3
+        smallest = 1 + min(len(others) for others in problem.network.graph.values())
+        largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1
         await agree_on_signs(problem.network)
         t, moved = 0, 0.0
         alone = len(problem.network.graph) == 1  # nobody to agree with: the start is the answer
