@@ -73,7 +73,7 @@ def send_rows(site: Site, noise: Any) -> Reply:  # line 1
     """The node's rows, with normal noise of this standard deviation, drawn once from the operating system's entropy."""
     X = dense(site.X)
     if noise > 0:
-        X = X + float(noise) * np.random.default_rng().standard_normal(X.shape)
+        X = X + float(noise) * site.secret_rng().standard_normal(X.shape)
     return Reply(send=X, keep={"own table": X})
 
 
