@@ -23,9 +23,9 @@ from .inputs import adopt, hold
 class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fitting over sites.
 
-    A subclass has the parameters ``tol``, ``max_rounds``, ``random_state``, ``engine``, ``journal`` and ``callback``, checks its
-    own in ``_check_parameters``, and says what is run and what becomes of it: ``_find_algorithm``, ``_plan``, ``_program``,
-    ``_settings``, ``_outcome`` and ``_adopt``.
+    A subclass has the parameters ``tol``, ``random_state``, ``engine`` and ``callback``, and ``max_rounds`` and ``journal`` if
+    there is a coordinator.  It checks its own in ``_check_parameters``, and says what is run and what becomes of it:
+    ``_find_algorithm``, ``_plan``, ``_program``, ``_settings``, ``_outcome`` and ``_adopt``.
     """
 
     tol: float | None
@@ -73,7 +73,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
-        self._check_limit("max_rounds", self.max_rounds)
+        if hasattr(self, "max_rounds"):
+            self._check_limit("max_rounds", self.max_rounds)
 
     @staticmethod
     def _check_limit(name: str, value: Any) -> None:
@@ -155,7 +156,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @contextmanager
     def _open_journal(self, connection: Connection, algorithm: Any, seed: int | None) -> Iterator[Journal | None]:
         """The journal of a run with these parameters, if one is wanted; closed in the end."""
-        if self.journal is None:
+        if getattr(self, "journal", None) is None:
             yield None
             return
         description = {

@@ -52,8 +52,6 @@ class NodeResults(Mapping[str, Any]):
 class GraphEstimator(SiteEstimator):
     """What estimators on a graph share: the graph, the program, and results that stay at their nodes."""
 
-    journal = None
-    max_rounds = 1  # a journal's and a coordinator's word; here ``max_iterations`` ends a run
     n_components: int
     graph: Any
     method: Any
