@@ -39,8 +39,11 @@ def rows(size: str) -> Iterator[Row]:
     else:
         with limited_blas(1):
             yield _digits(20, tuple(range(8 if full else 1)))
-            yield _digits(20, UNUSED if full else UNUSED[:1], "on which nothing was chosen, ")
-            yield _digits(80, tuple(range(8))) if full else Row("80 nodes", "as at 20", "", None, "minutes; --size paper")
+            if full:
+                yield _digits(20, UNUSED, "on which nothing was chosen, ")
+                yield _digits(80, tuple(range(8)))
+            else:
+                yield Row("80 nodes", "as at 20", "", None, "minutes; --size paper")
             yield from _figures(full)
             yield from _sorted(3, 100) if full else _sorted(1, 50)
             yield _components(6 if full else 1)

@@ -1,4 +1,4 @@
-"""Writers on a graph: digits of 20 people, each a node that talks to four others; no row leaves a node.
+"""Writers on a graph: digits of 20 people, each a node that talks to four others and sends no image to them.
 
 Run ``python examples/graph_writers.py [FOLDER]`` with EIGENPACT_DATA set to the folder that has MNIST and its writers.
 """

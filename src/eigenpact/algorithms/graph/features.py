@@ -1,7 +1,7 @@
 """Kernel PCA without sending rows: features whose inner products are the kernel, then exact PCA of the features on the graph.
 
 Problem
-    Node j holds rows X_j (n_j x d).  Find the leading k directions of all nodes' phi(x), without any node showing a row.
+    Node j holds rows X_j (n_j x d).  Find the leading k directions of all nodes' phi(x), without sending tables of rows.
 
 Rounds
     1. every node maps its rows to the same m features:  random features cos(w.x), sin(w.x) with frequencies w from a shared
