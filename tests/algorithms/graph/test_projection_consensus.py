@@ -184,7 +184,7 @@ def test_noise_costs_what_noise_costs(noise):
     method = ep.ProjectionConsensus(noise=noise)
     noisy = [ep.GraphKernelPCA(1, gamma=0.05, graph=RING, method=method, random_state=0).fit(tables) for _ in range(2)]
     assert noisy[0].converged_
-    assert min(abs(found[0, 0]) for found in noisy[0].similarity(central).values()) > 0.99 - 0.1 * noise
+    assert min(abs(found[0, 0]) for found in noisy[0].similarity(central).values()) > 0.995 - 0.03 * noise
     drawn = [pca.models_["a"].rows - tables["a"] for pca in noisy]
     assert 0.8 * noise < drawn[0].std() < 1.2 * noise
     assert np.abs(drawn[0] - drawn[1]).min() > 0  # the seed does not tell it
