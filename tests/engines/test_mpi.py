@@ -357,13 +357,13 @@ def test_ranks_with_other_columns_are_refused(job, columns: str, what: str) -> N
 GRAPH_JOB = """
 count, engine = int(sys.argv[2]), sys.argv[3]
 rng = np.random.default_rng(0)
-nodes = {f"n{j}": rng.normal(size=(24 + j % 3, 4)) * [4, 2, 0.5, 0.5] for j in range(count)}
+nodes = {f"n{j}": rng.normal(size=(60 + j % 3, 4)) * [4, 2, 0.5, 0.5] for j in range(count)}
 mine = {name: rows for i, (name, rows) in enumerate(nodes.items()) if i % comm.size == rank}
 shared = {"graph": "ring:8" if count > 9 else "ring:4", "random_state": 0}
 fits = {
-    "kernel": ep.GraphKernelPCA(2, gamma=0.02, method=ep.ProjectionConsensus(centring_features=256), **shared),
+    "kernel": ep.GraphKernelPCA(2, gamma=0.01, method=ep.ProjectionConsensus(centring_features=1024), **shared),
     "linear": ep.GraphPCA(2, **shared),
-    "features": ep.GraphKernelPCA(2, gamma=0.02, method=ep.RandomFeatures(32), **shared),
+    "features": ep.GraphKernelPCA(2, gamma=0.01, method=ep.RandomFeatures(32), **shared),
 }
 scores = {}
 for label, pca in fits.items():
