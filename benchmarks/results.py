@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks import consensus, engines, federation, flower, foundation, personalized, robust, statistical
+from benchmarks import consensus, engines, federation, flower, foundation, graph, personalized, robust, statistical
 from benchmarks.table import print_rows
 
 FAMILIES = {
@@ -19,6 +19,7 @@ FAMILIES = {
     "statistical": statistical.rows,
     "federation": federation.rows,
     "flower": flower.rows,
+    "graph": graph.rows,
     "personalized": personalized.rows,
     "robust": robust.rows,
 }

@@ -42,6 +42,15 @@ PARTS = {
     "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
     "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
     "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
+    "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
+    "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
+    "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
+    "Graph: further components (projection consensus)": "eigenpact.algorithms.graph.deflation",
+    "Graph: whether to trust a component (projection consensus)": "eigenpact.algorithms.graph.trust",
+    "Graph: features (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.features",
+    "Graph: tracking (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.tracking",
+    "Graph: averages by gossip": "eigenpact.algorithms.graph.gossip",
+    "Graph: baselines": "eigenpact.algorithms.graph.baselines",
 }
 """Heading -> module whose local functions are listed there."""
 
@@ -56,6 +65,8 @@ REMARKS = {
     "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
     "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; `turn_scores` once with "
     '`rank="upper"`.\n',
+    "Graph: projection consensus": '"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
+    "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
     "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
     "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",

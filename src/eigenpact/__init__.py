@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .algorithms.consensus.krylov import Krylov
     from .algorithms.consensus.localpower import LocalPower
     from .algorithms.consensus.subspace import Subspace
+    from .algorithms.graph.features import Landmarks, RandomFeatures, Tracking
+    from .algorithms.graph.projection_consensus import ProjectionConsensus
     from .algorithms.personalized.perpca import PerPCA
     from .algorithms.personalized.varpro import VarPro
     from .algorithms.robust.dcf import DCF
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from .algorithms.statistical.power import Power
     from .algorithms.statistical.shift_invert import ShiftInvert
     from .errors import EigenpactError, NotConvergedWarning, NotIdentifiableWarning
-    from .estimators import FederatedPCA, PersonalizedPCA, RobustPCA
+    from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
     from .estimators.model_files import load_model, save_model
 
 __version__ = "0.1.0"
@@ -38,9 +40,12 @@ __all__ = [
     "EigenpactError",
     "FederatedPCA",
     "Gram",
+    "GraphKernelPCA",
+    "GraphPCA",
     "HotPotato",
     "Krylov",
     "Lanczos",
+    "Landmarks",
     "LocalPower",
     "NotConvergedWarning",
     "NotIdentifiableWarning",
@@ -48,10 +53,13 @@ __all__ = [
     "PerPCA",
     "PersonalizedPCA",
     "Power",
+    "ProjectionConsensus",
+    "RandomFeatures",
     "RobustPCA",
     "ShiftInvert",
     "Shrinking",
     "Subspace",
+    "Tracking",
     "VarPro",
     "datasets",
     "engines",
@@ -67,9 +75,12 @@ _WHERE = {
     "FAPS": ".algorithms.consensus.faps",
     "FederatedPCA": ".estimators",
     "Gram": ".algorithms.consensus.gram",
+    "GraphKernelPCA": ".estimators",
+    "GraphPCA": ".estimators",
     "HotPotato": ".algorithms.statistical.hot_potato",
     "Krylov": ".algorithms.consensus.krylov",
     "Lanczos": ".algorithms.statistical.lanczos",
+    "Landmarks": ".algorithms.graph.features",
     "LocalPower": ".algorithms.consensus.localpower",
     "NotConvergedWarning": ".errors",
     "NotIdentifiableWarning": ".errors",
@@ -77,10 +88,13 @@ _WHERE = {
     "PerPCA": ".algorithms.personalized.perpca",
     "PersonalizedPCA": ".estimators",
     "Power": ".algorithms.statistical.power",
+    "ProjectionConsensus": ".algorithms.graph.projection_consensus",
+    "RandomFeatures": ".algorithms.graph.features",
     "RobustPCA": ".estimators",
     "ShiftInvert": ".algorithms.statistical.shift_invert",
     "Shrinking": ".algorithms.robust.shrinking",
     "Subspace": ".algorithms.consensus.subspace",
+    "Tracking": ".algorithms.graph.features",
     "VarPro": ".algorithms.personalized.varpro",
     "datasets": ".datasets",
     "engines": ".engines",

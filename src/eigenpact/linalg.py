@@ -65,9 +65,10 @@ def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
     """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all."""
     d = S.shape[0]
     k = d if k is None else k
-    values, vectors = scipy.linalg.eigh(
-        symmetrize(S), check_finite=False, **({} if 3 * k > d else {"subset_by_index": [d - k, d - 1]})
-    )
+    few = {} if 3 * k > d else {"subset_by_index": [d - k, d - 1]}
+    values, vectors = scipy.linalg.eigh(symmetrize(S), check_finite=False, **few)
+    if len(values) < k:  # where many eigenvalues are equal LAPACK may give fewer than asked for
+        values, vectors = scipy.linalg.eigh(symmetrize(S), check_finite=False)
     return values[::-1][:k].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :k])
 
 

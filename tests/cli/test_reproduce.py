@@ -14,10 +14,11 @@ from eigenpact.errors import FileError
 from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size
 
+KERNEL = [f"kernel-fig{i}" for i in (3, 4, 5)]
 FAPS = [f"faps-{what}{i}" for what in ("table", "fig") for i in (1, 2, 3, 4)]
 PERSONALIZED = [f"personalized-table{i}" for i in range(2, 8)] + [f"personalized-fig{i}" for i in (1, *range(3, 12))]
 ROBUST = ["robust-table1", *(f"robust-fig{i}" for i in (1, 2, 3, 4))]
-NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED, *ROBUST]
+NAMES = [*FAPS, "oneshot-fig1", "oneshot-table1", *PERSONALIZED, *ROBUST, *KERNEL]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import eigenpact as ep
@@ -351,3 +352,63 @@ def test_ranks_with_other_columns_are_refused(job, columns: str, what: str) -> N
     )
     assert done.returncode != 0
     assert f"the features of ranks 0 and 1 {what}" in done.stderr
+
+
+GRAPH_JOB = """
+count, engine = int(sys.argv[2]), sys.argv[3]
+rng = np.random.default_rng(0)
+nodes = {f"n{j}": rng.normal(size=(60 + j % 3, 4)) * [4, 2, 0.5, 0.5] for j in range(count)}
+mine = {name: rows for i, (name, rows) in enumerate(nodes.items()) if i % comm.size == rank}
+shared = {"graph": "ring:8" if count > 9 else "ring:4", "random_state": 0}
+fits = {
+    "kernel": ep.GraphKernelPCA(2, gamma=0.01, method=ep.ProjectionConsensus(centring_features=1024), **shared),
+    "linear": ep.GraphPCA(2, **shared),
+    "features": ep.GraphKernelPCA(2, gamma=0.01, method=ep.RandomFeatures(32), **shared),
+}
+scores = {}
+for label, pca in fits.items():
+    pca.set_params(engine=engine).fit(mine)
+    assert pca.converged_, pca.stop_reason_
+    held = list(mine)
+    assert set(pca.models_ if label != "linear" else pca.node_components_) == set(held)
+    for name in held:
+        scores[f"{label} {name}"] = pca.transform(nodes["n0"], site=name)
+    scores[f"{label} messages"] = np.array([len(list(pca.ledger_)), sum(m.bytes for m in pca.ledger_)])
+    if comm.size > 1:
+        absent = next(name for name in nodes if name not in mine)
+        try:
+            pca.transform(nodes["n0"], site=absent)
+        except ep.EigenpactError as error:
+            assert "not in this process" in str(error)
+        else:
+            raise AssertionError("a result of another rank's node")
+np.savez(f"{sys.argv[1]}/{engine}-{rank}.npz", **scores)
+"""
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 5), pytest.param(20, 20, marks=pytest.mark.faults)])
+def test_graph_estimators_on_ranks_equal_one_process(job, tmp_path: Path, ranks: int, nodes: int) -> None:
+    """Two components each, at every method's own tolerance: what a node finds is what it finds in one process."""
+    for count, engine in ((1, "inprocess"), (ranks, "mpi")):
+        done = job(count, GRAPH_JOB, tmp_path, nodes, engine, timeout=500)
+        assert done.returncode == 0, done.stderr
+    (alone,) = (np.load(path) for path in tmp_path.glob("inprocess-*.npz"))
+    spread = [np.load(path) for path in tmp_path.glob("mpi-*.npz")]
+    assert len(spread) == ranks
+    assert {name for found in spread for name in found} == set(alone)
+    for found in spread:
+        for name in found:
+            np.testing.assert_allclose(found[name], alone[name], rtol=0, atol=1e-10)
+
+
+def test_ranks_with_other_parameters_are_refused(job) -> None:
+    """Every rank builds its models by its own parameters: with another gamma they would be wrong, and nothing would say so."""
+    done = job(
+        2,
+        """
+        pca = ep.GraphKernelPCA(1, gamma=(0.1, 0.2)[rank], graph="ring:2", engine="mpi", method=ep.RandomFeatures(32))
+        pca.fit({f"n{rank}": np.random.default_rng(rank).normal(size=(20, 3))})
+        """,
+    )
+    assert done.returncode != 0
+    assert "the parameters of ranks 0 and 1 differ in gamma (gamma: 0.1 and 0.2); pass the same on every rank" in done.stderr

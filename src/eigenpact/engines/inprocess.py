@@ -79,12 +79,16 @@ class InProcess:
         summation: Summation | None = None,
     ) -> Outcome:
         """Serve the sites and run the job, here."""
+        if graph is not None and self.round_timeout is not None:
+            raise InputError(
+                "round_timeout is for runs that can go on without a site; graph programs need every node: leave it out"
+            )
         servers = {
             name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
         }
         blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
         with limited_blas(blas):
-            if self.round_timeout is not None and graph is None:
+            if self.round_timeout is not None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
                     outcome = job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
                 return with_kept(outcome, servers)

@@ -6,7 +6,9 @@ the outcome is broadcast and every rank has the fitted estimator.  Messages are 
 pickled.
 
 Messages of an exchange on a graph travel from rank to rank by a neighbourhood collective, and stay where they are between two
-sites of one rank.  Rank 0 learns only what the ledger writes: who sent what shapes to whom.
+sites of one rank.  Rank 0 conducts such a run: it says which step comes next, learns what the ledger writes - who sent what
+shapes to whom - and reads the values that nodes agree on (largest residuals and the like), because it decides when to stop.  It
+sees no message between other ranks' nodes.
 
 A local function that fails ends the run on every rank, with its reason.  A rank that fails otherwise ends the whole job
 (``MPI_Abort``) after printing its traceback, because the others may be waiting for it.  Before the engine is first used only
@@ -61,6 +63,23 @@ class MPI:
                 other = sorted(set(columns) ^ set(wanted))[:5]
                 what = f"differ in {other}" if other else "are in another order"
                 raise InputError(f"the features of ranks {first} and {rank} {what}; give all the same columns, in one order")
+
+    def check_same(self, what: str, mine: Mapping[str, str]) -> None:
+        """Compare what all ranks were given, by name and in words; every rank raises if two of them differ."""
+        told = [json.loads(bytes(text)) for text in all_gather(world(), json.dumps(dict(mine)).encode())]
+        for rank, words in enumerate(told):
+            other = sorted(name for name in {*words, *told[0]} if words.get(name) != told[0].get(name))
+            if other:
+                first, second = told[0].get(other[0]), words.get(other[0])
+                raise InputError(
+                    f"the {what} of ranks 0 and {rank} differ in {', '.join(other)} ({other[0]}: {first} and {second}); "
+                    "pass the same on every rank"
+                )
+
+    def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The sites of all ranks, given this rank's."""
+        told = all_gather(world(), json.dumps(list(names)).encode())
+        return tuple(name for text in told for name in json.loads(bytes(text)))
 
     def execute(
         self,

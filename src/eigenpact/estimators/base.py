@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
+from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy
 from .inputs import adopt, hold
 
@@ -22,9 +23,9 @@ from .inputs import adopt, hold
 class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fitting over sites.
 
-    A subclass has the parameters ``tol``, ``max_rounds``, ``random_state``, ``engine``, ``journal`` and ``callback``, checks its
-    own in ``_check_parameters``, and says what is run and what becomes of it: ``_find_algorithm``, ``_plan``, ``_program``,
-    ``_settings``, ``_outcome`` and ``_adopt``.
+    A subclass has the parameters ``tol``, ``random_state``, ``engine`` and ``callback``, and ``max_rounds`` and ``journal`` if
+    there is a coordinator.  It checks its own in ``_check_parameters``, and says what is run and what becomes of it:
+    ``_find_algorithm``, ``_plan``, ``_program``, ``_settings``, ``_outcome`` and ``_adopt``.
     """
 
     tol: float | None
@@ -57,7 +58,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if isinstance(engine, Spreading):
             engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
         algorithm = self._find_algorithm(engine)
-        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, tuple(held)))
+        order = tuple(held)
+        graph = self._find_graph(engine, order)
+        outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order), graph=graph)
         self._adopt(outcome)
         self._remember(here)
         return self
@@ -70,8 +73,13 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
-        if not (isinstance(self.max_rounds, Integral) and self.max_rounds >= 1):
-            raise InputError(f"max_rounds={self.max_rounds!r} must be a whole number >= 1")
+        if hasattr(self, "max_rounds"):
+            self._check_limit("max_rounds", self.max_rounds)
+
+    @staticmethod
+    def _check_limit(name: str, value: Any) -> None:
+        if not (isinstance(value, Integral) and int(value) >= 1):
+            raise InputError(f"{name}={value!r} must be a whole number >= 1")
 
     @abstractmethod
     def _check_sizes(self, rows: int, features: int) -> None:
@@ -80,6 +88,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @abstractmethod
     def _find_algorithm(self, engine: Engine) -> Any:
         """The algorithm to run: a frozen dataclass with a ``name``."""
+
+    def _find_graph(self, engine: Engine, held: tuple[str, ...]) -> Graph | None:  # noqa: ARG002
+        """Node -> neighbours, for programs without a coordinator, to be kept as ``graph_``; None for the others."""
+        return None
 
     @abstractmethod
     def _plan(self, algorithm: Any) -> Plan:
@@ -122,7 +134,15 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             plan, needed = self._plan(algorithm), engine.min_sites
-            driver = Driver(connection, journal=journal, callback=self.callback, own=own, min_sites=needed, plan=plan)
+            driver = Driver(
+                connection,
+                journal=journal,
+                callback=self.callback,
+                own=own,
+                graph=getattr(self, "graph_", None),
+                min_sites=needed,
+                plan=plan,
+            )
             result = driver.run(self._program(algorithm, seed))
         return self._outcome(driver, result, algorithm)
 
@@ -138,7 +158,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @contextmanager
     def _open_journal(self, connection: Connection, algorithm: Any, seed: int | None) -> Iterator[Journal | None]:
         """The journal of a run with these parameters, if one is wanted; closed in the end."""
-        if self.journal is None:
+        if getattr(self, "journal", None) is None:
             yield None
             return
         description = {

@@ -16,6 +16,9 @@ from ..algorithms.consensus.gram import Gram
 from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.consensus.localpower import LocalPower
 from ..algorithms.consensus.subspace import Subspace
+from ..algorithms.graph.baselines import Neighbourhood, Own
+from ..algorithms.graph.features import Landmarks, RandomFeatures, Tracking
+from ..algorithms.graph.projection_consensus import ProjectionConsensus
 from ..algorithms.personalized.baselines import DistPCA, Individual, Pooled
 from ..algorithms.personalized.perpca import PerPCA
 from ..algorithms.personalized.varpro import VarPro
@@ -60,6 +63,16 @@ PERSONALIZED_SOLVERS: dict[str, Callable[[], Any]] = {
 ROBUST_SOLVERS: dict[str, Callable[[], RobustAlgorithm]] = {"shrinking": Shrinking, "dcf": DCF}
 """Solvers of RobustPCA by name."""
 
+GRAPH_METHODS: dict[str, Callable[[], Any]] = {
+    "projection-consensus": ProjectionConsensus,
+    "random-features": RandomFeatures,
+    "landmarks": Landmarks,
+    "tracking": Tracking,
+    "own": Own,
+    "neighbourhood": Neighbourhood,
+}
+"""Methods on a graph by name; "tracking" is GraphPCA's, the last two are baselines."""
+
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
@@ -97,6 +110,15 @@ def find_robust_solver(solver: Any) -> RobustAlgorithm:
     if isinstance(solver, Shrinking | DCF):
         return solver
     raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
+
+
+def find_graph_method(method: Any, exclude: Sequence[str] = (), more: Sequence[str] = ()) -> Any:
+    """The algorithm a ``method`` argument of an estimator on a graph stands for; ``more`` names what is made otherwise."""
+    allowed = [name for name in GRAPH_METHODS if name not in exclude]
+    found = GRAPH_METHODS[method]() if isinstance(method, str) and method in GRAPH_METHODS else method
+    if getattr(found, "name", None) not in allowed or isinstance(found, type):
+        raise InputError(f"method={method!r} must be one of {', '.join([*allowed, *more])}, or an instance of one's class")
+    return found
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

@@ -18,7 +18,7 @@ from ..algorithms.personalized import parts
 from ..algorithms.personalized import start as personal_start
 from ..algorithms.robust import agreement, shares
 from ..runtime import Collective, LocalFunction, Plan, Progress
-from .choices import PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
+from .choices import GRAPH_METHODS, PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
 
 _reading = Lock()
 """Held while a source is parsed: fits may run in threads, and the parser of Python 3.11 fails when two of them use it at once."""
@@ -38,6 +38,7 @@ FAMILIES = (
     Family(SOLVERS | {"auto": Auto}, (setup,), {"one-shot": start}),
     Family(PERSONALIZED_SOLVERS, (setup, parts), {"distpca": personal_start, "covariance": personal_start}),
     Family(ROBUST_SOLVERS, (agreement,), {}, (shares,)),
+    Family(GRAPH_METHODS, (), {}),
 )
 
 

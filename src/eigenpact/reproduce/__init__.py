@@ -10,10 +10,10 @@ numbers that the paper prints.  A new paper is added to ``PAPERS``.
 from __future__ import annotations
 
 from ..errors import InputError
-from . import faps, oneshot, personalized, personalized_data, robust
+from . import faps, kernel, oneshot, personalized, personalized_data, robust
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
-PAPERS = (faps, oneshot, personalized, personalized_data, robust)
+PAPERS = (faps, kernel, oneshot, personalized, personalized_data, robust)
 
 REPRODUCTIONS: dict[str, Reproduction] = {
     reproduction.name: reproduction for paper in PAPERS for reproduction in paper.REPRODUCTIONS

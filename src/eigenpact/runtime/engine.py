@@ -162,5 +162,13 @@ class Spreading(Protocol):
         """Compare this process's feature names (None if it has none) with those of the others; all raise if they differ."""
         ...
 
+    def check_same(self, what: str, mine: Mapping[str, str]) -> None:
+        """Compare what processes were given, by name and in words; all raise if two of them differ."""
+        ...
+
+    def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The sites of all processes, given this one's."""
+        ...
+
 
 __all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading", "with_kept"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -47,6 +48,11 @@ class Site:
         """A random stream of this site's own, determined by the seed and the site's name."""
         name = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
         return np.random.default_rng([int(seed), name])
+
+    @staticmethod
+    def secret_rng() -> np.random.Generator:
+        """A random stream from the operating system's entropy, that nobody can repeat: for noise that others must not know."""
+        return np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
 
 
 @dataclass(frozen=True)

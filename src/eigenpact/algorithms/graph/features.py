@@ -1,0 +1,188 @@
+"""Kernel PCA without sending rows: features whose inner products are the kernel, then exact PCA of the features on the graph.
+
+Problem
+    Node j holds rows X_j (n_j x d).  Find the leading k directions of all nodes' phi(x), without sending tables of rows.
+
+Rounds
+    1. every node maps its rows to the same m features:  random features cos(w.x), sin(w.x) with frequencies w from a shared
+       seed, orthogonal in blocks, so that <z(x), z(y)> ~ K(x, y);  or, with public landmark rows L, K(x, L) K(L, L)^(-1/2),
+       the projection on the span of phi(L);  or the rows themselves, which is PCA
+    2. nodes average sums and counts (``gossip``) and centre their features at the mean of all rows
+    3. gradient-tracking subspace iteration (``tracking``)
+
+Leaves the site
+    To the neighbours: the sum of the features of the node's own rows (m), then m x b products with their covariance, both unmixed
+    in the first message, later averaged with others'.  No message is a table of rows, but sums over few rows are nearly
+    rows: with one row the first message is its feature, and random features of a known seed give the row itself; with no more
+    rows than columns b the products give the rows' span.  Nodes with fewer than ``min_rows`` rows are refused.
+    ``tracking`` says what a neighbour learns that keeps everything.
+
+Cost
+    As ``tracking``, with m features: 2048 random features, or as many as there are landmarks.
+
+Differences from the paper
+    The paper on kernel PCA by projection consensus names random features as future work (Section 7).
+
+References
+    A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NIPS 2007; F. Yu et al., "Orthogonal random features",
+    NIPS 2016; C. Williams, M. Seeger, "Using the Nystrom method to speed up kernel machines", NIPS 2000.
+
+>>> import numpy as np, eigenpact as ep
+>>> X = np.random.default_rng(0).normal(size=(90, 5))
+>>> pca = ep.GraphKernelPCA(1, method="random-features", graph="ring:2", random_state=0).fit([X[:20], X[20:50], X[50:]])
+>>> pca.transform(X, site="site0").shape
+(90, 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ...errors import InputError
+from ...kernels import Kernel, landmark_features, random_features
+from ...linalg import Array
+from ...runtime import Local, Reply, Site, local
+from .gossip import NOW
+from .network import GraphProblem, GraphSolution, Network
+from .tracking import most_rounds, track
+
+RESULTS = ("components", "mean", "eigenvalues", "rows")
+"""What nodes keep of the answer: directions (m x k) and mean (m) in feature space, eigenvalues of A (k), mean number of rows."""
+
+FEWEST_ROWS = 5
+"""A node that has neighbours needs so many rows, unless a method's ``min_rows`` says otherwise."""
+
+
+@local(takes={"kernel": "c", "count": "", "seed": "", "fewest": ""}, keeps=("features", NOW))
+def map_randomly(site: Site, kernel: Any, count: Any, seed: Any, fewest: Any) -> Reply:
+    """Random features of the node's rows."""
+    X = dense(site.X)
+    frequencies = Kernel.unpacked(kernel).frequencies(X.shape[1], int(count), int(seed))
+    return _begin(site, random_features(X, frequencies), int(fewest))
+
+
+@local(takes={"kernel": "c", "landmarks": "m d", "fewest": ""}, keeps=("features", NOW))
+def map_to_landmarks(site: Site, kernel: Any, landmarks: Any, fewest: Any) -> Reply:
+    """Nystrom features of the node's rows."""
+    return _begin(site, landmark_features(Kernel.unpacked(kernel), dense(site.X), landmarks), int(fewest))
+
+
+@local(takes={"fewest": ""}, keeps=("features", NOW))
+def take_rows(site: Site, fewest: Any) -> Reply:
+    """The rows themselves."""
+    return _begin(site, dense(site.X), int(fewest))
+
+
+def _begin(site: Site, F: Array, fewest: int) -> Reply:
+    """Keep features (n_j x m); put their sums and number forward to be averaged."""
+    if len(F) < fewest and site.neighbours:
+        raise InputError(
+            f"it has {len(F)} rows, fewer than min_rows={fewest}, and sums over so few would show its neighbours nearly the rows "
+            "themselves; join it with another node, or lower the method's min_rows if neighbours may see them"
+        )
+    return Reply(keep={"features": F, NOW: np.append(F.sum(axis=0), len(F))[:, None]})
+
+
+def dense(X: Any) -> Array:
+    """Rows as a float64 table."""
+    return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)
+
+
+class Tracked:
+    """What the three methods share.
+
+    Parameters
+    ----------
+    columns : int
+        Columns to iterate with, besides the components wanted: more take fewer iterations, each of them larger.
+    min_rows : int
+        A node with neighbours and fewer rows is refused: the first sums that it sends would nearly be its rows.
+    """
+
+    columns: int
+    min_rows: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("columns", 0), ("min_rows", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise InputError(f"{name}={value!r} must be a whole number >= {least}")
+
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
+        """No fit takes more."""
+        return most_rounds(network, iterations)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFeatures(Tracked):
+    """Kernel PCA by random features.
+
+    Parameters
+    ----------
+    n_features : int
+        Random features, an even number; errors shrink as its square root grows.
+    columns, min_rows : int
+        Columns to iterate with, besides the components wanted; and the fewest rows that a node with neighbours may have.
+    """
+
+    n_features: int = 2048
+    columns: int = 4
+    min_rows: int = FEWEST_ROWS
+
+    name = "random-features"
+    default_tol = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_features < 2 or self.n_features % 2:
+            raise InputError(f"n_features={self.n_features!r} must be an even number >= 2: a cosine and a sine of each frequency")
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """Map, centre, iterate."""
+        count, seed = np.int64(self.n_features // 2), np.int64(problem.seed)
+        problem.kernel.frequencies(problem.n_features, int(count), int(seed))  # refuses a kernel without, before anything runs
+        await Local(map_randomly, problem.kernel.packed(), count, seed, np.int64(self.min_rows))
+        return await track(problem, problem.n_components + self.columns, _tol(self, problem), self.n_features)
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks(Tracked):
+    """Kernel PCA on the span of public rows.  ``columns``, ``min_rows``: as for RandomFeatures."""
+
+    columns: int = 4
+    min_rows: int = FEWEST_ROWS
+
+    name = "landmarks"
+    default_tol = 1e-6
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """Map, centre, iterate."""
+        if problem.landmarks is None:
+            raise InputError("method 'landmarks' needs public rows: pass landmarks=, a table with the same features")
+        await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
+        return await track(problem, problem.n_components + self.columns, _tol(self, problem), len(problem.landmarks))
+
+
+@dataclass(frozen=True, eq=False)
+class Tracking(Tracked):
+    """PCA of the rows themselves.  ``columns``, ``min_rows``: as for RandomFeatures."""
+
+    columns: int = 4
+    min_rows: int = FEWEST_ROWS
+
+    name = "tracking"
+    default_tol = 1e-11
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """Centre, iterate."""
+        await Local(take_rows, np.int64(self.min_rows))
+        return await track(problem, problem.n_components + self.columns, _tol(self, problem), problem.n_features)
+
+
+def _tol(method: Any, problem: GraphProblem) -> float:
+    return float(method.default_tol if problem.tol is None else problem.tol)

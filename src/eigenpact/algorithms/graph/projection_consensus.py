@@ -1,0 +1,271 @@
+"""Decentralized kernel PCA with projection consensus (He, Yang, Shi, Huang, Algorithm 1).
+
+Problem
+    Node j holds rows X_j.  With u the first principal direction of all rows in feature space, node j wants its projection on
+    span phi(X_j), w_j = phi(X_j) alpha_j: nodes need not have one direction, only projections of one.  ADMM on problem (7), in
+    which z_j is node j's copy of u and Omega_j its neighbourhood, j itself included.
+
+Rounds
+    1. nodes send rows to neighbours and centre kernels at a common point (``neighbourhood``)
+    2. alpha_j <- projection of the neighbourhood's own first direction; signs are agreed on once around the graph
+    3. rho <- 2 max_j lambda_1(K_j) (max-consensus), half as much again if a node has one neighbour only
+    4. for each iteration:
+    5.     l sends K_l^{-1} phi(X_l)^T eta_lj + rho alpha_l to each j;  z_j <- their sum / (rho |Omega_j|), (10), (11)
+    6.     j sends phi(X_l)^T z_j to each l;  alpha_j <- (12);  phi(X_j)^T eta_j <- (13)
+    7.     stop if no w_j moved by more than tol of its length (max-consensus, every ``CHECK_EVERY`` iterations)
+    8. for a further component: t(x) <- the mean of the z_l's values at x, sent to neighbours;  G_j <- G_j - s t t^T with the
+       largest s <= 1 that leaves all G_j positive semidefinite (max-consensus);  from line 2
+    9. after every component nodes look for signs that it is wrong, and agree on the worst (``trust``)
+
+Leaves the site
+    Its rows (n_j x d), to its neighbours; n_j numbers to each neighbour in line 5, n_l in line 6; signs and scores, n_j each.
+
+Cost
+    8 (n_j + n_l) bytes per neighbour and iteration, diameter x 8 for each agreement; O(N^2) flops per iteration, N the rows of
+    the neighbourhood, whatever the number of nodes.
+
+Differences from the paper
+    One vector instead of two in line 5: the sum of what the paper sends.  Start and signs are ours: the paper's random start
+    works only with signs agreed, and a node's own direction is too weak to agree by on a long ring.  rho is constant (the paper's
+    schedule, 10, 50, 100 for neighbours and 100 for the node itself, is ``schedule="paper"``; it tells no iterations for the
+    steps, here 10 each); rho |Omega_j| <= 2 lambda_1(K_j) overflows and is refused.  A pseudo-inverse for K_j^{-1}.  Own stopping
+    rule.  Line 8 (several components) is ours.  The augmented Lagrangian (8) is recorded at the nodes, not proved to fall.
+
+References
+    F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints".
+
+>>> import numpy as np, eigenpact as ep
+>>> X = np.random.default_rng(0).normal(size=(90, 3)) * [3, 1, 1]
+>>> pca = ep.GraphKernelPCA(1, gamma=0.05, graph="ring:2", random_state=0).fit([X[:30], X[30:60], X[60:]])
+>>> bool(pca.agreement_ > 0.9)
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ...errors import InputError, ProgramError
+from ...linalg import Array, top_eigenpairs
+from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
+from . import neighbourhood, trust
+from .deflation import remove_direction
+from .neighbourhood import blocks_of, meet, own_kernel
+from .network import GraphProblem, GraphSolution, Network
+from .signs import agree_on_signs
+from .trust import complaints, found_trust
+
+CHECK_EVERY = 5
+RANK = 1e-6
+"""Eigenvalues of K_j below this share of the largest count as 0."""
+
+STEADY = 3
+"""rho |Omega_j| is at least twice this many times lambda_1 for every j."""
+
+TIED, TIED_TOL = 0.9, 1e-3
+"""Directions whose variances have a larger ratio turn towards the first so slowly that steps must be this small to tell."""
+
+STARTS = ("neighbourhood", "own", "random")
+PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
+"""For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
+
+RESULTS = (
+    *("own table", "alpha", "lengths", "history", "iterates"),
+    *("mean values", "basis", "feature mean", "centre square"),
+)
+"""What nodes keep of the answer."""
+
+
+@local(
+    takes={"start": "", "seed": ""},
+    sends={"largest": ""},
+    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves", "ratio"),
+)
+def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
+    """lambda_1(K_j); begin with the neighbourhood's own direction (start 0), the node's own (1) or a random one (2)."""
+    G, n = site.kept["gram"], site.kept["sizes"][0]
+    values, V = np.linalg.eigh(G[:n, :n])
+    kept = values > RANK * values[-1]
+    site_values, V = values[kept], V[:, kept]
+    largest, v = top_eigenpairs(G, min(2, len(G)))
+    if start == 0:
+        target = (G[:n] @ v[:, 0]) / np.sqrt(max(largest[0], np.finfo(float).tiny))
+        now = V @ ((V.T @ target) / site_values)
+    else:
+        now = V[:, -1] if start == 1 else V @ site.rng(int(seed)).standard_normal(V.shape[1])
+    eta = np.zeros((n, len(site.kept["sizes"])))
+    reset: dict[str, Any] = {"eta": eta, "z values": (G[:n, :n] @ now)[:, None], "settled": False, "trail": [], "moves": []}
+    reset["ratio"] = float(largest[-1] / largest[0]) if len(site.kept["sizes"]) > 1 and largest[0] > 0 else 0.0
+    return Reply(send=float(values[-1]), keep={"values": site_values, "vectors": V, "now": now} | reset)
+
+
+@local(takes={"own": "", "others": ""}, sends={"coefficients": "n"}, keeps=("own coefficients",))
+def send_coefficients(site: Site, own: Any, others: Any) -> Reply:  # line 5
+    """K_j^{-1} phi(X_j)^T eta_jl + rho alpha_j for each neighbour l, the weights of phi(X_j) in rho |Omega_l| z_l."""
+    inverse, eta, alpha = _inverse(site), site.kept["eta"], site.kept["now"]
+    messages = {name: inverse(eta[:, i]) + float(own if i == 0 else others) * alpha for i, name in enumerate(site.kept["order"])}
+    mine = messages.pop(site.name)
+    return Reply(send=messages, keep={"own coefficients": mine})
+
+
+@local(takes={"own": "", "others": ""}, sends={"values": "n"}, keeps=("own values",))
+def send_values(site: Site, own: Any, others: Any) -> Reply:  # lines 5, 6
+    """z_j by (10) and (11); its values phi(X_l)^T z_j for each neighbour l."""
+    order, blocks, G = site.kept["order"], blocks_of(site), site.kept["gram"]
+    c = np.concatenate([site.kept["own coefficients"], *(site.inbox[name][0] for name in order[1:])])
+    c = c / (float(own) + float(others) * (len(order) - 1))
+    v = G @ c
+    v = v / max(1.0, np.sqrt(max(float(c @ v), 0.0)))
+    return Reply(send={name: v[blocks[name]] for name in order[1:]}, keep={"own values": v[blocks[site.name]]})
+
+
+@local(takes={"own": "", "others": ""}, sends={"moved": ""}, keeps=("now", "eta", "z values", "trail", "moves"))
+def update(site: Site, own: Any, others: Any) -> Reply:  # line 6
+    """alpha_j by (12), eta_j by (13); records how far w_j moved, the constraint's residual, the part of (8), ||w_j||."""
+    order, K = site.kept["order"], own_kernel(site)
+    P = np.stack([site.kept["own values"], *(site.inbox[name][0] for name in order[1:])], axis=1)
+    rho = np.array([float(own), *[float(others)] * (len(order) - 1)])
+    values, V = site.kept["values"], site.kept["vectors"]
+    if rho.sum() <= 2 * values[-1]:
+        raise ProgramError(
+            f"rho |Omega| = {rho.sum():.3g} must exceed 2 lambda_1(K_j) = {2 * values[-1]:.3g}; use schedule='constant'"
+        )
+    right = (P * rho - site.kept["eta"]).sum(axis=1)
+    alpha = V @ ((V.T @ right) / (values * (rho.sum() - 2 * values)))
+    gap = (K @ alpha)[:, None] - P
+    eta = site.kept["eta"] + rho * gap
+    inverse_gap = _inverse(site)(gap)
+    squares = np.sum(gap * inverse_gap, axis=0)
+    lagrangian = -float(np.sum((K @ alpha) ** 2)) + float(np.sum(eta * inverse_gap)) + float(rho @ squares) / 2
+    length = np.sqrt(max(float(alpha @ K @ alpha), np.finfo(float).tiny))
+    step = alpha - site.kept["now"]
+    moved = float(np.sqrt(max(float(step @ K @ step), 0.0)) / length)
+    residual = float(np.sqrt(max(squares.max(), 0.0)) / length)
+    record = [*site.kept["moves"], [moved, residual, lagrangian, length]]
+    keep = {"now": alpha, "eta": eta, "z values": P, "trail": [*site.kept["trail"], alpha], "moves": record}
+    return Reply(send=moved, keep=keep)
+
+
+def _inverse(site: Site) -> Callable[[Array], Array]:
+    """Product with the pseudo-inverse of K_j."""
+    values, V = site.kept["values"], site.kept["vectors"]
+    return lambda B: V @ ((V.T @ B).T / values).T
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectionConsensus:
+    """Algorithm 1.
+
+    Parameters
+    ----------
+    schedule : "constant" or "paper"
+        rho = 2 max_j lambda_1(K_j) throughout, or the paper's numbers, which suit its data.
+    rho : float, optional
+        The constant, if it is to be another.
+    start : "neighbourhood", "own" or "random"
+    noise : float
+        Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the system's entropy, and
+        uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
+    centring_features : int
+        Random features that describe the common mean, an even number.
+    keep_iterates : bool
+        Keep every iterate at its node, for ``iterate_similarity``.
+    """
+
+    schedule: Literal["constant", "paper"] = "constant"
+    rho: float | None = None
+    start: Literal["neighbourhood", "own", "random"] = "neighbourhood"
+    noise: float = 0.0
+    centring_features: int = 4096
+    keep_iterates: bool = False
+
+    name = "projection-consensus"
+    default_tol = 0.02
+    default_iterations = 30
+
+    def __post_init__(self) -> None:
+        if self.schedule not in ("constant", "paper"):
+            raise InputError(f"schedule={self.schedule!r} must be 'constant' or 'paper'")
+        if self.rho is not None and not (self.rho > 0 and self.schedule == "constant"):
+            raise InputError(f"rho={self.rho!r} must be a number > 0, or None for the rule; the paper's schedule has its own")
+        if self.start not in STARTS:
+            raise InputError(f"start={self.start!r} must be one of {', '.join(STARTS)}")
+        if not self.noise >= 0:
+            raise InputError(f"noise={self.noise!r} must be a standard deviation >= 0")
+        if self.centring_features < 2 or self.centring_features % 2:
+            raise InputError(f"centring_features={self.centring_features!r} must be an even number >= 2")
+
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:
+        """No fit takes more."""
+        wide = network.diameter
+        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + network.rounds_to(trust.PRECISION)
+        centring = network.rounds_to(neighbourhood.EXACTLY) + network.rounds_to(neighbourhood.PRECISION)
+        return 2 + centring + wide + k * per_component
+
+    async def fit(self, problem: GraphProblem) -> GraphSolution:
+        """One component after the other."""
+        await meet(problem, self.centring_features, self.noise)  # line 1
+        tol = self.default_tol if problem.tol is None else problem.tol
+        reasons: list[str] = []
+        notes: dict[str, list[Any]] = {"iterations": [], "agreement": [], "coverage": [], "constant": [], "share": [], "tied": []}
+        share = 1.0
+        for c in range(1, problem.n_components + 1):
+            if c > 1:
+                share = await remove_direction()  # line 8
+            done, moved = await self._component(problem, tol)
+            signs = await found_trust(problem, self.keep_iterates)  # line 9
+            values = (done, 1.0 - signs["apart"], 1.0 - signs["missing"], signs["constant"], share, signs["tied"])
+            for name, value in zip(notes, values, strict=True):
+                notes[name].append(value)
+            if moved > tol:
+                reasons.append(f"component {c} still moved by {moved:.1e} > tol {tol:.1e} after {done} iterations")
+            if wrong := complaints(signs, share):
+                advice = "use method='random-features' or 'landmarks'"
+                reasons.append(f"component {c} is not to be trusted: {', '.join(wrong)}; {advice}")
+            if signs["tied"] > TIED and moved > TIED_TOL:
+                reasons.append(
+                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and is some "
+                    f"direction that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use "
+                    "method='random-features'"
+                )
+        fine = f"no direction moved by more than {tol:.1e} of its length; neighbours' cosines >= {min(notes['agreement']):.2f}"
+        return GraphSolution(sum(notes["iterations"]), not reasons, "; ".join(reasons) or fine, notes)
+
+    async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float]:
+        """Lines 2 to 7: iterations, and how far the last one moved a direction."""
+        start = np.float64(STARTS.index(self.start)), np.int64(problem.seed)
+        largest = float(await Max(begin_component, *start))  # lines 2, 3
+        smallest = 1 + min(len(others) for others in problem.network.graph.values())
+        largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1
+        await agree_on_signs(problem.network)
+        t, moved = 0, 0.0
+        alone = len(problem.network.graph) == 1  # nobody to agree with: the start is the answer
+        for own, others in () if alone else self._penalties(largest, problem.max_iterations):  # line 4
+            t += 1
+            rho = np.float64(own), np.float64(others)
+            await Exchange(send_coefficients, *rho)  # line 5
+            await Exchange(send_values, *rho)  # line 6
+            if t % CHECK_EVERY and t < problem.max_iterations:
+                await Local(update, *rho)
+                continue
+            moved = float(await Max(update, *rho))
+            await Progress(details={"moved": moved})
+            if moved <= tol:  # line 7
+                break
+        return t, moved
+
+    def _penalties(self, largest: float, iterations: int) -> Iterator[tuple[float, float]]:
+        """rho for the node itself and for its neighbours, iteration by iteration."""
+        steps = [rho for length, rho in PAPER_SCHEDULE for _ in range(length)]
+        for t in range(iterations):
+            if self.schedule == "constant":
+                rho = 2 * largest if self.rho is None else float(self.rho)
+                yield rho, rho
+            else:
+                last = PAPER_SCHEDULE[-1][1]
+                yield last, steps[t] if t < len(steps) else last

@@ -1,0 +1,121 @@
+"""A component in its final form, and what tells whether to trust it: nodes look, and agree on the worst (max-consensus).
+
+What nodes look at, all of it without knowing the truth
+    apart      1 - the least cosine between a node's direction and a neighbour's
+    missing    1 - the length of a node's direction, which is what its rows express of the common one
+    too long   that length - 1: no projection of a direction of length 1 is longer
+    constant   mean^2 / mean square of the projections of all nodes' rows, by ``gossip``: what is left of the mean, and 0 if
+               rows are centred; the constant feature of ``neighbourhood`` has 1
+    again      the largest absolute cosine between a node's direction and its own of an earlier component
+    tied       the mean over nodes of lambda_2 / lambda_1 of the neighbourhoods' kernels: near 1 the two directions nearly tie, it
+               takes hundreds of iterations to tell them apart, and small steps do not mean that they have been
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...linalg import Array
+from ...runtime import Exchange, Local, Max, Reply, Site, local
+from .gossip import NOW, average
+from .neighbourhood import blocks_of, own_kernel
+from .network import GraphProblem
+
+NAMES = ("apart", "missing", "too long", "constant", "again", "tied")
+
+LIMITS = {"apart": 0.5, "missing": 0.5, "too long": 0.05, "constant": 0.05, "again": 0.3}
+"""A component is reported as a failure if a value is larger."""
+
+PRECISION = 1e-4
+"""Of the averaged projections."""
+
+WORDS = {
+    "apart": "the least cosine of neighbours' directions is only {:.2f}",
+    "missing": "a node's rows express only {:.2f} of the common direction, as on nodes sorted by label",
+    "too long": "a node's projection of the common direction is longer than it, by {:.2f}",
+    "constant": "the mean makes up {:.2f} of its projections' squares, so that it is not centred",
+    "again": "a node's direction has a cosine of {:.2f} with its own of an earlier component",
+}
+
+
+@local(takes={"keep": ""}, sends={"alpha": "n"}, keeps=("units", "alpha", "lengths", "history", "iterates", NOW))
+def send_direction(site: Site, keep: Any) -> Reply:
+    """Keep the direction, of length 1, and send it to the neighbours; put the projections of the node's rows forward.
+
+    "units" are coefficients in terms of what ``deflation`` left of the rows' features, "alpha" those of the features themselves.
+    """
+    now, K = site.kept["now"], own_kernel(site)
+    length = np.sqrt(max(float(now @ K @ now), np.finfo(float).tiny))
+    earlier, units = site.kept.get("alpha", np.zeros((len(K), 0))), site.kept.get("units", np.zeros((len(K), 0)))
+    trail = np.array(site.kept["trail"]).reshape(-1, len(K)) if keep else np.zeros((0, len(K)))
+    t = site.kept["z values"].mean(axis=1)
+    kept = {
+        "units": np.column_stack([*units.T, now / length]),
+        "alpha": np.column_stack([*earlier.T, _in_features(site, now / length, earlier)]),
+        "lengths": np.append(site.kept.get("lengths", ()), length),
+        "history": [*site.kept.get("history", ()), np.array(site.kept["moves"]).reshape(-1, 4)],
+        "iterates": [*site.kept.get("iterates", ()), np.array([_in_features(site, a, earlier) for a in trail])],
+        NOW: np.array([[t.sum()], [t @ t], [float(len(t))], [site.kept["ratio"]]]),
+    }
+    return Reply(send=now / length, keep=kept)
+
+
+def _in_features(site: Site, coefficients: Array, earlier: Array) -> Array:
+    """Coefficients of the rows' features, given those of what is left of them without earlier directions."""
+    shadow, shares = site.kept.get("shadow", np.zeros((len(coefficients), 0))), site.kept.get("shares", np.zeros(0))
+    found: Array = coefficients - earlier @ (shares * (shadow.T @ coefficients))
+    return found
+
+
+@local(sends={"signs": "6"})
+def judge(site: Site) -> Array:
+    """What the module's text lists."""
+    unit, G, blocks = site.kept["units"][:, -1], site.kept["gram"], blocks_of(site)
+    cosines = []
+    for name in sorted(site.kept["heard"]):
+        other = site.kept["heard"][name]
+        length = np.sqrt(max(float(other @ G[blocks[name], blocks[name]] @ other), np.finfo(float).tiny))
+        cosines.append(float(unit @ G[blocks[site.name], blocks[name]] @ other) / length)
+    length = float(site.kept["lengths"][-1])
+    total, square, rows, ratio = site.kept[NOW][:, 0]
+    constant = total**2 / max(square * rows, np.finfo(float).tiny) if site.kept["centred"] else 0.0
+    return np.array([1.0 - min(cosines, default=1.0), 1.0 - length, length - 1.0, constant, _again(site), ratio])
+
+
+def _again(site: Site) -> float:
+    """The largest absolute cosine between the node's last direction and its earlier ones."""
+    alpha = site.kept["alpha"]
+    products = alpha.T @ site.kept["first gram"] @ alpha
+    lengths = np.sqrt(np.maximum(np.diag(products), np.finfo(float).tiny))
+    return float(np.max(np.abs(products[-1, :-1]) / (lengths[-1] * lengths[:-1]), initial=0.0))
+
+
+@local(takes={"center": ""}, keeps=("heard", "centred", "first gram"))
+def hear(site: Site, center: Any) -> Reply:
+    """Keep the neighbours' directions while projections are averaged."""
+    keep = {"heard": {name: arrays[0] for name, arrays in site.inbox.items()}, "centred": bool(center)}
+    return Reply(keep=keep | {"first gram": site.kept.get("first gram", own_kernel(site))})
+
+
+async def found_trust(problem: GraphProblem, keep_iterates: bool) -> dict[str, float]:
+    """Finish a component; the worst over nodes of every sign, by name."""
+    await Exchange(send_direction, np.float64(keep_iterates))
+    await Local(hear, np.float64(problem.center))
+    await average(problem.network, PRECISION)
+    worst = await Max(judge)
+    return {name: float(value) for name, value in zip(NAMES, worst, strict=True)}
+
+
+def complaints(signs: dict[str, float], share: float) -> list[str]:
+    """What is wrong with a component; ``share`` is how much of the direction before it could be removed."""
+    told = {name: 1.0 - value if name in ("apart", "missing") else value for name, value in signs.items()}
+    found = [WORDS[name].format(told[name]) for name, limit in LIMITS.items() if not signs[name] <= limit]
+    if share < LEAST_SHARE:
+        found.append(f"only {share:.2f} of the component before it could be removed")
+    return found
+
+
+LEAST_SHARE = 0.8
+"""Less of a component removed before the next one is a failure of the next."""

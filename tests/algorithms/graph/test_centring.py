@@ -1,0 +1,99 @@
+"""The common mean: however small the variance about it, the component found is the central one, or said to be wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.algorithms.graph import neighbourhood
+
+
+def dealt(X, nodes=10):
+    return {f"n{j}": part for j, part in enumerate(np.array_split(X, nodes))}
+
+
+def compared(tables, k=1, **options):
+    """A fit, its similarities (nodes x k) with the central fit, and the central variances per row."""
+    pca = ep.GraphKernelPCA(k, random_state=0, **options).fit(tables)
+    central = ep.GraphKernelPCA(k, method="central", **options).fit(tables)
+    found = np.array([np.diag(cosines) for cosines in pca.similarity(central).values()])
+    X = np.concatenate(list(tables.values()))
+    return pca, np.abs(found), np.mean(central.transform(X) ** 2, axis=0)
+
+
+NORMAL = np.random.default_rng(0).normal(size=(500, 5)) * [4, 2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("gamma", "variance"), [(1e-2, 0.1), (3e-4, 0.01), (3e-5, 0.001), (1e-7, 3e-6)])
+def test_kernels_so_wide_that_rows_hardly_vary(gamma, variance):
+    """With a slack of 1 % of <mu, mu> the constant direction won here below a variance of .01, and was called converged."""
+    pca, found, variances = compared(dealt(NORMAL), 2, gamma=gamma)
+    assert variance / 2 < variances[0] < 2 * variance
+    assert found[:, 0].min() > 0.99
+    assert found[:, 1].min() > 0.98
+    assert max(pca.notes_["constant"]) < 1e-3
+    scores = pca.transform(NORMAL)
+    assert np.abs(scores.mean(axis=0) / scores.std(axis=0)).max() < 0.05
+
+
+def test_small_values_with_every_default():
+    Z = np.random.default_rng(1).normal(size=(1000, 30)) * np.linspace(3, 0.5, 30) * 0.05
+    pca, found, variances = compared(dealt(Z))
+    assert variances[0] < 0.002
+    assert found.min() > 0.99
+    assert pca.converged_
+
+
+def test_rows_far_from_zero():
+    """The linear kernel, normalised, sees shifted rows under nearly one angle; rbf loses their differences if it squares them."""
+    public = NORMAL[::7] + 10.3
+    _, found, _ = compared(dealt(NORMAL + 10), 2, kernel="linear", landmarks=public)
+    assert found.min() > 0.99
+    near, far = (compared(dealt(NORMAL + shift), gamma=0.01)[0].transform(NORMAL + shift) for shift in (0.0, 1e6))
+    np.testing.assert_allclose(far, near, rtol=0, atol=1e-6)
+
+
+def test_directions_that_tie_are_not_called_converged():
+    """Thirty directions of one variance: small steps say nothing; a smaller tol finds the central one in hundreds."""
+    U = np.random.default_rng(0).uniform(size=(1000, 30))
+    with pytest.warns(
+        ep.NotConvergedWarning, match="component 1 nearly ties with the next .*tol=0.001 and a large max_iterations"
+    ):
+        pca, found, _ = compared(dealt(U))
+    assert pca.notes_["tied"][0] > 0.9
+    assert max(pca.notes_["constant"]) < 1e-3
+    assert found.max() < 0.9
+
+
+def test_a_constant_that_wins_is_told(monkeypatch):
+    """With the mean put ten times as far away as it is, projections have one: the diagnostic must see it."""
+    monkeypatch.setattr(neighbourhood, "SLACK", 1e5)
+    with pytest.warns(ep.NotConvergedWarning, match="the mean makes up .* of its projections' squares"):
+        pca, found, _ = compared(dealt(NORMAL), gamma=0.01)
+    assert not pca.converged_
+    assert pca.notes_["constant"][0] > 0.5
+    assert found.max() < 0.5
+
+
+def test_rows_all_alike_are_refused():
+    with pytest.raises(ep.EigenpactError, match="all rows look alike to this kernel"):
+        ep.GraphKernelPCA(1, gamma=1e-14, random_state=0).fit(dealt(NORMAL))
+
+
+def test_without_centring_components_are_different_ones():
+    """Component 2 was component 1 again, converged, because a singular kernel matrix let nothing of it be removed."""
+    pca, found, _ = compared(dealt(NORMAL), 2, gamma=0.01, center=False)
+    scores = pca.transform(NORMAL)
+    assert abs(np.corrcoef(scores.T)[0, 1]) < 0.2
+    assert found.min() > 0.98
+    assert found.max() <= 1.0
+    assert min(pca.notes_["share"]) > 0.8
+
+
+def test_what_could_not_be_removed_is_told(monkeypatch):
+    """Without the nugget, as it was: the component before can hardly be removed, and comes again."""
+    monkeypatch.setattr(neighbourhood, "NUGGET", 0.0)
+    with pytest.warns(ep.NotConvergedWarning, match="component 2 is not to be trusted: .*only 0.[0-7]. of the component before"):
+        pca, _, _ = compared(dealt(NORMAL), 2, gamma=0.01, center=False)
+    assert pca.notes_["share"][1] < 0.8

@@ -1,0 +1,76 @@
+"""The kernel paper's figures at the small size: what they must show."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from eigenpact.errors import InputError
+from eigenpact.reproduce import Size, Watch, find, kernel, paper_numbers
+
+pytestmark = pytest.mark.skipif("EIGENPACT_DATA" not in os.environ, reason="EIGENPACT_DATA is not set")
+
+
+def make(name, monkeypatch, **about):
+    monkeypatch.setitem(kernel.SMALL, name, kernel.SMALL[name] | about)
+    made = find(f"kernel-{name}").make(Size.small, 0, Watch())
+    assert isinstance(made.figure, Figure)
+    assert all(len(row) == len(grid.columns) for grid in made.grids for row in grid.rows)
+    return made.grids[0].rows
+
+
+def test_fig3_similarity_hardly_depends_on_the_number_of_nodes(monkeypatch):
+    rows = make("fig3", monkeypatch, nodes=[6, 12], images=40)
+    for row in rows:
+        assert row[1] > paper_numbers("kernel")["fig3"]["least_at_80"]
+        assert row[1] <= row[4] + 0.01  # not above the best that a node's own rows allow
+    assert abs(rows[0][1] - rows[1][1]) < 0.02
+
+
+def test_fig4_is_above_own_rows_only_and_more_so_with_fewer(monkeypatch):
+    rows = make("fig4", monkeypatch, nodes=8, images=[40, 100])
+    gains = [ours - own for _, ours, own in rows]
+    assert min(gains) > 0
+    assert gains[0] > gains[1]
+
+
+def test_fig5_exceeds_the_neighbours_rows_within_four_iterations(monkeypatch):
+    for row in make("fig5", monkeypatch, nodes=10, images=50, neighbours=[2, 4]):
+        assert row[7] is not None
+        assert row[7] <= 4
+
+
+def test_images_are_dealt_once_and_in_the_papers_range():
+    dealt = kernel.deal(4, 10, 0, by_digit=True, held_out=5)
+    X = np.concatenate([*dealt.nodes.values(), dealt.held_out])
+    assert len(np.unique(X, axis=0)) == 45
+    assert (X.min(), X.max()) == (-1.0, 1.0)
+    with pytest.raises(InputError, match="are more than the"):
+        kernel.deal(1000, 100, 0)
+
+
+def test_algorithm_1_on_twenty_nodes():
+    """The first row of the results table, at one seed."""
+    nodes = kernel.deal(20, 100, 3).nodes
+    pca = kernel.fitted(nodes)
+    found = kernel.similarities(pca, kernel.fitted(nodes, method="central"))
+    assert pca.converged_
+    assert pca.n_iterations_ <= 30
+    assert found.mean() >= 0.975
+    assert found.min() >= 0.945
+
+
+def test_nodes_sorted_by_digit():
+    """Random features find the central scores; Algorithm 1 fails and says so."""
+    dealt = kernel.deal(20, 40, 0, by_digit=True, held_out=200)
+    exact = kernel.fitted(dealt.nodes, method="central").transform(dealt.held_out)[:, 0]
+    pca = kernel.fitted(dealt.nodes, method="random-features")
+    for node in ("n00", "n13"):
+        scores = pca.transform(dealt.held_out, site=node)[:, 0]
+        assert abs(np.corrcoef(scores, exact)[0, 1]) >= 0.997
+    failing = kernel.fitted(dealt.nodes)
+    assert not failing.converged_
+    assert "method='random-features'" in failing.stop_reason_
