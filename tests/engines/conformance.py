@@ -7,7 +7,7 @@ JSON by another process and compared with ``==``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -295,13 +295,16 @@ def suite(run: Callable[[Case], Answer], *, graphs: bool = True, own: bool = Tru
     return {case.label: run(case) for case in cases}
 
 
-def on(engine: Any, sites: Mapping[str, Any]) -> Callable[[Case], Answer]:
-    """How to run a case on an engine; ``sites`` are those of this process, perhaps none."""
+def on(engine: Any, sites: Mapping[str, Any], names: Iterable[str] | None = None) -> Callable[[Case], Answer]:
+    """How to run a case on an engine; ``sites`` are those of this process, perhaps none; ``names`` those of all, if fewer than all."""
 
     def run(case: Case) -> Answer:
         if case.program is not None:
             return execute(case, engine, sites)
-        return of_model(model(case, engine).fit(sites or None))
+        made = model(case, engine)
+        if names is not None and isinstance(case.options.get("n_local"), Mapping):
+            made.set_params(n_local={name: case.options["n_local"][name] for name in names})
+        return of_model(made.fit(sites or None))
 
     return run
 

@@ -71,8 +71,8 @@ def nodes(grid: NodeGrid) -> dict[str, int]:
 
 def test_conformance_of_the_client_app(grid: NodeGrid) -> None:
     """Every solver and collective, each message answered afresh from what the node's state holds: same bits, same ledger rows."""
-    expected = conformance.suite(conformance.on(ep.engines.InProcess(threads=1), three_sites()), graphs=False, own=False)
-    found = conformance.suite(conformance.on(opened(GridPost(grid, nodes(grid))), {}), graphs=False, own=False)
+    expected = conformance.suite(conformance.on(ep.engines.InProcess(threads=1), three_sites(), NAMES), graphs=False, own=False)
+    found = conformance.suite(conformance.on(opened(GridPost(grid, nodes(grid))), {}, NAMES), graphs=False, own=False)
     assert set(found) >= {label for label in SOLVERS if not label.endswith("-proxy")} | {"Sum", "Gather", "Max", "Chain", "Local"}
     assert conformance.differences(found, expected) == []
 

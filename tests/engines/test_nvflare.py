@@ -55,8 +55,8 @@ def engine(parties: Parties) -> Iterator[Any]:
 
 def test_conformance(engine: Any) -> None:
     """Every solver and every collective with a coordinator: the same bits and ledger rows as in one process."""
-    expected = conformance.suite(conformance.on(ep.engines.InProcess(threads=1), three_sites()), graphs=False, own=False)
-    found = conformance.suite(conformance.on(engine, {}), graphs=False, own=False)
+    expected = conformance.suite(conformance.on(ep.engines.InProcess(threads=1), three_sites(), NAMES), graphs=False, own=False)
+    found = conformance.suite(conformance.on(engine, {}, NAMES), graphs=False, own=False)
     assert set(found) >= {label for label in SOLVERS if not label.endswith("-proxy")} | {"Sum", "Gather", "Max", "Chain", "Local"}
     assert conformance.differences(found, expected) == []
 
