@@ -296,7 +296,7 @@ def suite(run: Callable[[Case], Answer], *, graphs: bool = True, own: bool = Tru
 
 
 def on(engine: Any, sites: Mapping[str, Any], names: Iterable[str] | None = None) -> Callable[[Case], Answer]:
-    """How to run a case on an engine; ``sites`` are those of this process, perhaps none; ``names`` those of all, if fewer than all."""
+    """How to run a case on an engine; ``sites`` are those of this process, perhaps none; ``names`` those of the whole run."""
 
     def run(case: Case) -> Answer:
         if case.program is not None:
