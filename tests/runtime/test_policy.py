@@ -23,6 +23,7 @@ from eigenpact.runtime import (
     Outcome,
     Plan,
     Policy,
+    Progress,
     Reply,
     Request,
     Site,
@@ -385,12 +386,14 @@ class Direct:
         return self._replies.pop(0) if self._replies else None
 
 
+def endpoint_of(tmp_path: Path, name: str, policy: Policy, told: list[str]) -> SiteEndpoint:
+    gate = Gate(name, policy, SiteLedger(tmp_path / name), n_rows=8, features=("a", "b", "c"))
+    server = SiteServer(name, np.arange(24.0).reshape(8, 3), gate=gate)
+    return SiteEndpoint(server, 4096, tell=told.append)
+
+
 def connection(tmp_path: Path, policies: dict[str, Policy], told: list[str], **options: Any) -> MailConnection:
-    endpoints = {}
-    for name, policy in policies.items():
-        gate = Gate(name, policy, SiteLedger(tmp_path / name), n_rows=8, features=("a", "b", "c"))
-        server = SiteServer(name, np.arange(24.0).reshape(8, 3), gate=gate)
-        endpoints[name] = SiteEndpoint(server, 4096, tell=told.append)
+    endpoints = {name: endpoint_of(tmp_path, name, policy, told) for name, policy in policies.items()}
     names = {"announces": True, "features": ("a", "b", "c")}
     return MailConnection(Direct(endpoints), endpoints, round_timeout=1.0, **names | options)
 
@@ -404,6 +407,28 @@ def test_a_run_between_sites_with_policies(tmp_path: Path) -> None:
     driver = Driver(connection(tmp_path, {"a": POLICY, "b": POLICY}, []), plan=PLAN)
     X = np.arange(24.0).reshape(8, 3)
     np.testing.assert_array_equal(driver.run(asks), 2 * X.T @ (X @ np.eye(3, 2)))
+
+
+@pytest.mark.parametrize("min_rows", [1, 100])
+def test_a_site_that_was_started_anew_is_told_the_plan_again(tmp_path: Path, min_rows: int) -> None:
+    """It has forgotten the plan; with rules that do not admit it any more the others go on without it."""
+    told: list[str] = []
+    there = connection(tmp_path, {"a": POLICY, "b": POLICY}, told)
+    driver, Z, forgot = Driver(there, plan=PLAN, min_sites=1), np.eye(3, 2), []
+
+    async def program(_start: Any, _state: Any) -> Any:
+        await Local(remember)
+        for i in range(3):
+            total = await Sum(product, Z)
+            await Progress(basis=Z, kkt=1.0)
+            if i == 0 and not forgot:
+                forgot.append("b")
+                there._post._endpoints["b"] = endpoint_of(tmp_path, "b", replace(POLICY, min_rows=min_rows), told)
+        return total
+
+    X = np.arange(24.0).reshape(8, 3)
+    np.testing.assert_array_equal(driver.run(program), (2 if min_rows == 1 else 1) * X.T @ (X @ Z))
+    assert driver.roster == (("a", "b") if min_rows == 1 else ("a",))
 
 
 def test_a_plan_is_announced_by_one_who_listens_too(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ class MailConnection(Connection):
         self._features: dict[str, int] = {}
         self._greeted = False
         self._told: dict[tuple[str, int], dict[str, int]] = {}  # run, epoch -> steps told with the answer to the plan
+        self._plans: dict[str, Any] = {}  # run -> its plan, for sites that were started anew and have forgotten it
         if not announces:
             self._greet()
 
@@ -203,6 +204,7 @@ class MailConnection(Connection):
         if not self._announces:
             return {}
         plan = replace(plan, features=self._planned_features)
+        self._plans = {run: plan.to_dict()}
         if not self._greeted:
             self._greet(run, plan)
             return {name: self._reasons[name] for name in self._invited if name not in self._features}
@@ -224,8 +226,12 @@ class MailConnection(Connection):
         known = self._told.pop((run, epoch), {})
         if known and known.keys() == set(self.sites()):
             return known
-        told = self._ask(self.sites(), wire.pack(_hello(run, epoch)), (run, epoch, 0))
+        header = _hello(run, epoch, "plan") | {"plan": self._plans[run]} if run in self._plans else _hello(run, epoch)
+        told = self._ask(self.sites(), wire.pack(header), (run, epoch, 0))
         last = {name: header.get("last") for name, (header, _) in told.items()}
+        for name in [name for name, (header, _) in told.items() if "refused" in header]:
+            self._present.discard(name)
+            self._reasons[name] = _refusal(told[name][0])
         return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
