@@ -113,7 +113,7 @@ def complaints(signs: dict[str, float], share: float) -> list[str]:
     told = {name: 1.0 - value if name in ("apart", "missing") else value for name, value in signs.items()}
     found = [WORDS[name].format(told[name]) for name, limit in LIMITS.items() if not signs[name] <= limit]
     if share < LEAST_SHARE:
-        found.append(f"only {share:.2f} of the component before it could be removed")
+        found.append(f"only {share:.2f} of the component before it could be removed (a smaller tol makes nodes agree closer)")
     return found
 
 
