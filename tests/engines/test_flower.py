@@ -11,6 +11,7 @@ import os
 import pickle
 import threading
 import time
+import tomllib
 from datetime import timedelta
 from multiprocessing import Pipe
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
+from cryptography import x509
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
@@ -246,6 +248,25 @@ def test_kits(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(kits, "datetime", later(400))
     with pytest.raises(InputError, match="the certificate of 'coordinator' expired"):
         kit.expires()
+
+
+@pytest.mark.parametrize("host", ["localhost", "pca.example.org", "192.0.2.10", "0.0.0.0"])
+def test_a_superlink_listens_on_loopback_alone(tmp_path: Path, host: str) -> None:
+    """Whoever reaches its port can send code to every site; sites elsewhere come through a proxy, with the kit's certificate."""
+    make_flower_kits(Federation("t", host, 8102, ("a",), 3, engine="flower"), tmp_path / "t")
+    kit = FlowerKit.read(tmp_path / "t" / "coordinator", "coordinator")
+    for command in (kit.superlink(), kit.superlink(9000)):
+        assert [command[i + 1] for i, word in enumerate(command) if word == "--host"] == ["127.0.0.1"]
+        assert not {"--insecure", "--fleet-api-address", "--control-api-address"} & set(command)
+    kit.configure()
+    connection = tomllib.loads((kit.workspace / "config.toml").read_text())["superlink"]["eigenpact"]
+    assert connection["address"] == "127.0.0.1:8102"
+    names = x509.load_pem_x509_certificate((kit.folder / "server.crt").read_bytes()).extensions
+    covered = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {str(name.value) for name in covered} >= {host, "localhost", "127.0.0.1"}
+    assert FlowerKit.read(tmp_path / "t" / "a", "site").supernode(Path("s"), 1)[2] == f"{host}:8102"
+    said = f"listens on 127.0.0.1:8102 only.  Sites reach it if a proxy on this machine publishes /v1/fleet/ at {host}:8102"
+    assert kit.needs_proxy == "" if host == "localhost" else said in kit.needs_proxy
 
 
 def later(days: int) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 from ..errors import InputError, SiteFailure, TooFewSites
 from ..runtime import Costs, Job, Outcome, Summation
 from .flower_app import write_app
-from .flower_kits import CONNECTION, FlowerKit, flower, program
+from .flower_kits import CONNECTION, HERE, FlowerKit, flower, program
 from .kits import write_json
 from .relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
 
@@ -136,21 +136,21 @@ def listens(host: str, port: int) -> bool:
 @contextmanager
 def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
     """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
-    federation = kit.federation
-    if listens(federation.host, federation.port):
+    port = kit.federation.port
+    if listens(HERE, port):
         kit.configure()
         yield None
         return
     kit.expires()
     _register_keys(kit)
     kit.configure()
-    with _superlink(kit, federation.host, federation.port) as process:
+    with _superlink(kit, port) as process:
         yield process
 
 
 @contextmanager
-def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A SuperLink that answers there; it ends with the context."""
+def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A SuperLink that answers on this machine, at that port; it ends with the context."""
     with open(kit.log, "ab") as log:
         process = subprocess.Popen(
             kit.superlink(None if port == kit.federation.port else port),
@@ -161,9 +161,9 @@ def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Pope
         )
     try:
         deadline = time.monotonic() + UP_WITHIN
-        while not listens(host, port):
+        while not listens(HERE, port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SiteFailure(f"Flower's SuperLink did not come up at {host}:{port}; see {kit.log}")
+                raise SiteFailure(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
             time.sleep(0.1)
         yield process
     finally:
@@ -186,10 +186,10 @@ def _register_keys(kit: FlowerKit) -> None:
         if json.loads(done.read_text()) == keys:
             return
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HERE, 0))
         port = int(probe.getsockname()[1])
-    kit.configure(f"127.0.0.1:{port}")
-    with _superlink(kit, "127.0.0.1", port):
+    kit.configure(f"{HERE}:{port}")
+    with _superlink(kit, port):
         known = {node.get("name") for node in ask(kit, "supernode", "list", CONNECTION).get("nodes", [])}
         for site in keys:
             if site not in known:
@@ -217,7 +217,7 @@ def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
     if done.returncode != 0 or not isinstance(answer, dict) or answer.get("success") is False:
         reason = answer.get("error-message") if isinstance(answer, dict) else None
         told = " ".join(str(reason or done.stderr or done.stdout).split())[-500:]
-        raise SiteFailure(f"the SuperLink at {kit.address} could not be asked to {' '.join(command[:2])}: {told}")
+        raise SiteFailure(f"the SuperLink of {kit.folder} could not be asked to {' '.join(command[:2])}: {told}")
     return answer
 
 
