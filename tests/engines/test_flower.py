@@ -41,6 +41,7 @@ from eigenpact.engines.flower_grid import GridPost, find_sites, letter, relay, t
 from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
 from eigenpact.engines.kits import Federation
 from eigenpact.engines.relay import OpenFederation, RelayPost, frame, unframe
+from tests.engines import flower_node
 from tests.engines.flower_federation import FlowerParties
 from tests.engines.flower_node import NodeGrid
 
@@ -116,8 +117,40 @@ def test_nodes_that_are_no_site_or_the_same_one(
     assert "takes no part: this node does not describe a site; its own console says why" in caplog.text
     assert "site.json" not in "".join(r.message for r in caplog.records if r.name == "eigenpact.coordinator")
     (described.folder / "lima" / "site.json").write_text((described.folder / "quito" / "site.json").read_text())
-    with pytest.raises(InputError, match="two nodes say they are site 'quito'"):
-        find_sites(grid, (), 0, 5.0)  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING, "eigenpact"):
+        assert find_sites(grid, (), 0, 5.0).nodes == {"accra": 1, "quito": 3}  # type: ignore[arg-type]
+    assert "node 2 takes no part: it was registered as lima, and says it is site quito" in caplog.text
+
+
+def test_a_name_that_two_nodes_claim_is_nobodys(
+    described: FlowerParties, grid: NodeGrid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of them answers long before the other, and all sites wanted seem to be there; keys have no names here."""
+    grid.registered.clear()
+    (described.folder / "accra" / "site.json").write_text((described.folder / "lima" / "site.json").read_text())
+    pull, looks = grid.pull_messages, []
+
+    def lima_is_late(identifiers: Any) -> list[Message]:
+        came = pull(identifiers)
+        looks.append(came)
+        late = [reply for reply in came if len(looks) < 4 and reply.metadata.src_node_id == 2]
+        grid.replies += late
+        return [reply for reply in came if reply not in late]
+
+    monkeypatch.setattr(grid, "pull_messages", lima_is_late)
+    with pytest.raises(TooFewSites, match=r"not connected within 5 s: lima \(claimed by several nodes\)"):
+        find_sites(grid, ("lima", "quito"), 0, 5.0)  # type: ignore[arg-type]
+    assert "nodes 1, 2 all say they are site lima: none of them takes part" in caplog.text
+    assert find_sites(grid, ("lima", "quito"), 1, 5.0).nodes == {"quito": 3}  # type: ignore[arg-type]
+
+
+def test_an_answer_that_names_no_site(grid: NodeGrid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = flower_node.client
+    monkeypatch.setattr(
+        flower_node, "client", lambda m, c: Message(letter(b"garbage"), reply_to=m) if c.node_id == 1 else client(m, c)
+    )
+    assert find_sites(grid, (), 0, 5.0).nodes == {"lima": 2, "quito": 3}  # type: ignore[arg-type]
+    assert "node 1 takes no part: its answer is damaged, or names no site" in caplog.text
 
 
 def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
