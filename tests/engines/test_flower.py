@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import tomllib
+from contextlib import nullcontext
 from datetime import timedelta
 from multiprocessing import Pipe
 from pathlib import Path
@@ -34,6 +36,7 @@ from cryptography import x509
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
+from eigenpact.engines import flower as engine
 from eigenpact.engines import flower_kits, flower_site
 from eigenpact.engines.flower import COSTS
 from eigenpact.engines.flower_app import SETTINGS, write_app
@@ -154,12 +157,13 @@ def test_an_answer_that_names_no_site(grid: NodeGrid, caplog: pytest.LogCaptureF
 
 
 def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
-    """What ``coordinator run`` uses: names come from the registered keys; the relay ends when the driver closes."""
+    """What ``coordinator run`` uses: nodes are those of the registered keys, however many have the same name in Flower."""
+    grid.registered = dict.fromkeys(grid.names, "lima")
     here, there = Pipe()
     thread = threading.Thread(target=relay, args=(grid, there), daemon=True)
     thread.start()
-    here.send_bytes(frame("", b"who"))
-    assert json.loads(unframe(here.recv_bytes())[1]) == {"process": os.getpid(), "sites": list(NAMES)}
+    here.send_bytes(frame("", json.dumps(nodes(grid) | {"oslo": 9}).encode()))
+    assert json.loads(unframe(here.recv_bytes())[1]) == list(NAMES)
     post = RelayPost(here, NAMES)
     pca = ep.FederatedPCA(3, solver="faps", tol=1e-2, engine=opened(post)).fit()
     assert pca.sites_ == tuple(sorted(NAMES))
@@ -175,8 +179,8 @@ def test_a_silent_node_is_left_out(grid: NodeGrid) -> None:
         if record.round == 2:
             grid.silent.add("accra")
 
-    engine = opened(GridPost(grid, nodes(grid)), min_sites=2, round_timeout=0.5)
-    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=engine, callback=fall_silent).fit()
+    fewer = opened(GridPost(grid, nodes(grid)), min_sites=2, round_timeout=0.5)
+    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=fewer, callback=fall_silent).fit()
     assert pca.sites_ == ("lima", "quito")
     here = ep.FederatedPCA(3, solver="gram").fit({name: three_sites()[name] for name in ("lima", "quito")})
     np.testing.assert_allclose(pca.components_, here.components_, atol=1e-9)
@@ -326,9 +330,9 @@ def test_kits_of_another_engine_or_federation(described: FlowerParties, tmp_path
 
 def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = described.folder / "coordinator"
-    engine = ep.engines.Flower(folder)
-    assert (engine.sites, engine.min_sites, engine.costs.latency) == (NAMES, 3, COSTS.latency)
-    assert pickle.loads(pickle.dumps(engine)) == engine
+    made = ep.engines.Flower(folder)
+    assert (made.sites, made.min_sites, made.costs.latency) == (NAMES, 3, COSTS.latency)
+    assert pickle.loads(pickle.dumps(made)) == made
     for options, message in (
         ({"sites": ("oslo",)}, "'oslo' is not a site of federation"),
         ({"min_sites": 4}, "min_sites=4 must be between"),
@@ -345,7 +349,7 @@ def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) ->
         connected.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
     monkeypatch.setattr(flower_kits.importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[flower\]'"):
-        ep.FederatedPCA(2, engine=engine).fit()
+        ep.FederatedPCA(2, engine=made).fit()
 
 
 def missing(name: str) -> Any:
@@ -353,10 +357,120 @@ def missing(name: str) -> Any:
 
 
 def test_a_superlink_that_does_not_come_up(described: FlowerParties) -> None:
-    (described.kit.folder / "flower").mkdir()
-    (described.kit.folder / "flower" / "superlink.db").write_text("not a database")
+    workspace = described.kit.folder / "flower"
+    workspace.mkdir()
+    (workspace / "superlink.db").write_text("not a database")
+    keys = {site: {"key": key, "node": 1} for site, key in engine._keys(described.kit).items()}
+    (workspace / "registered.json").write_text(json.dumps(keys))
     with pytest.raises(SiteFailure, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
         ep.FederatedPCA(2, engine=ep.engines.Flower(described.folder / "coordinator")).fit()
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sites whose keys were registered with a SuperLink, which is not started here."""
+    sites: list[str] = []
+
+    def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
+        assert command[:2] == ("supernode", "register")
+        (kit.workspace / "superlink.db").touch()
+        sites.append(command[-1])
+        return {"success": True, "node-id": str(2**63 + len(sites))}
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "_superlink", lambda *_: nullcontext())
+    return sites
+
+
+def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerParties, registered: list[str]) -> None:
+    """Flower refuses a key that it knows, and keeps one that was replaced; so another list of keys takes another database."""
+    kit = described.kit
+    with pytest.raises(SiteFailure, match="does not know the keys of"):
+        engine.registered_nodes(kit)
+    engine._register_keys(kit)
+    engine._register_keys(kit)
+    assert registered == list(NAMES)
+    assert engine.registered_nodes(kit) == {name: 2**63 + i + 1 for i, name in enumerate(NAMES)}
+    for change in ("key", "list", "database"):
+        registered.clear()
+        for name in ("superlink.db", "superlink.db-wal"):
+            (kit.workspace / name).write_text("of before")
+        if change == "key":
+            (kit.folder / "keys" / "lima.pub").write_text("another")
+        elif change == "list":
+            (kit.workspace / "registered.json").unlink()
+        else:
+            (kit.workspace / "superlink.db").unlink()
+        with pytest.raises(SiteFailure, match="stop it and start it again"):
+            engine.registered_nodes(kit)
+        engine._register_keys(kit)
+        assert registered == list(NAMES)
+        assert (kit.workspace / "superlink.db").read_text() == ""
+        assert not (kit.workspace / "superlink.db-wal").exists()
+        assert engine.registered_nodes(kit).keys() == set(NAMES)
+
+
+SERVER_APP = """
+import sys, time
+from multiprocessing.connection import Client
+from pathlib import Path
+driver = Client(sys.argv[1], "AF_UNIX", authkey=Path(sys.argv[2]).read_bytes())
+try:
+    while len(asked := driver.recv_bytes()) > 1:
+        if sys.argv[3] != "silent":
+            driver.send_bytes(bytes(1) + b"[]")
+except EOFError:
+    pass
+time.sleep(60 if sys.argv[3] == "stuck" else 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "raised", "ends"),
+    [
+        ("answers", "not connected within 1 s: accra", 0),
+        ("silent", "does not answer within 1 s", 0),
+        ("stuck", "not connected", -9),
+    ],
+)
+def test_no_server_app_is_left_behind(
+    described: FlowerParties, registered: list[str], monkeypatch: pytest.MonkeyPatch, does: str, raised: str, ends: int
+) -> None:
+    """It has ended by itself, or was killed, when a run that could not begin has told why."""
+    engine._register_keys(described.kit)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def ask(_: FlowerKit, *command: str) -> dict[str, Any]:
+        assert command[0] == "run"
+        told = tomllib.loads(command[-1].replace(" relay-key", "\nrelay-key"))
+        started.append(subprocess.Popen([sys.executable, "-c", SERVER_APP, told["relay"], told["relay-key"], does]))
+        return {"run-id": 7}
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "serving", lambda _: nullcontext())
+    monkeypatch.setattr(engine, "END_WITHIN", 0.5 if does == "stuck" else 10.0)
+    runs = ep.engines.Flower(described.kit.folder, start_timeout=1.0)
+    try:
+        with pytest.raises((SiteFailure, TooFewSites), match=raised), runs.open():
+            pass
+        if does == "stuck":
+            started[0].wait(5)  # the signal was sent
+        assert started[0].poll() == ends
+    finally:
+        started[0].kill()
+        started[0].wait()
+    assert len(registered) == len(NAMES)
+
+
+def test_another_process_of_that_number_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "END_WITHIN", 0.0)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        began = engine._began(process.pid)
+        engine._await_end(process.pid, str(int(began) - 1))
+        time.sleep(0.2)
+        assert process.poll() is None
+        engine._await_end(process.pid, began)
+        assert process.wait(5) == -9
 
 
 def test_auto_takes_few_rounds(grid: NodeGrid) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -182,7 +181,8 @@ def _note_claim(grid: Grid, claims: dict[str, list[int]], came: tuple[str, bytes
 def relay(grid: Grid, driver: Pipe) -> None:
     """Pass bytes between the driver's process and the sites, until that process closes its end.
 
-    On request that process is told this one's identifier, and which sites are connected, by the names of their registered keys.
+    That process tells which node each site's key was registered as, and is told which of them are connected.  Names that nodes
+    have in Flower do not matter: anybody who reaches the SuperLink can register one twice.
     """
     post = GridPost(grid, {})
     with suppress(EOFError, OSError):  # the process that drove the run has ended
@@ -192,8 +192,9 @@ def relay(grid: Grid, driver: Pipe) -> None:
                 if not name and not data:
                     return
                 if not name:
-                    post.nodes = {node.name: node.node_id for node in grid.get_nodes() if node.name}
-                    driver.send_bytes(frame("", json.dumps({"process": os.getpid(), "sites": sorted(post.nodes)}).encode()))
+                    there = set(grid.get_node_ids())
+                    post.nodes = {site: node for site, node in json.loads(data).items() if node in there}
+                    driver.send_bytes(frame("", json.dumps(sorted(post.nodes)).encode()))
                 else:
                     post.send(name, data)
             came = post.next(post.now() + (POLL if post.waiting else 0.0))
