@@ -87,7 +87,7 @@ def test_site_describe(run: Callable[..., Any], tmp_path: Path) -> None:
     assert f"--node-config 'eigenpact-site=\"{tmp_path / 'north.json'}\"'" in result.stdout.replace("\n", "")
     facts = SiteFacts.read(str(tmp_path / "north.json"), "this test")
     assert (facts.features, facts.policy["allow_gather"]) == (("rate", "age"), False)
-    assert facts.ledger == str(tmp_path / "ledger.jsonl")
+    assert facts.ledger == str(tmp_path / "north.ledger.jsonl")  # another site's in this folder has another
     assert (tmp_path / "north.json").stat().st_mode & 0o077 == 0
     (tmp_path / "strict.toml").write_text("min_rows = 100000\n")
     for arguments, message in (
