@@ -25,7 +25,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines import kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
-from eigenpact.runtime import Outcome, greeting
+from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
 from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
@@ -227,6 +227,25 @@ def test_a_request_may_not_take_for_ever(described: FlowerParties, grid: NodeGri
     assert time.monotonic() - begin < 4
     assert "rule max_seconds = 1: the request took longer" in caplog.text
     RELEASED.set()
+
+
+def test_after_a_request_that_took_too_long_the_run_is_over_there(described: FlowerParties, grid: NodeGrid) -> None:
+    """The site's ledger says so, and nothing is left from which a later message of that run could be answered."""
+    X = three_sites()["lima"]
+    RELEASED.clear()
+
+    def slow_down(record: Any) -> None:
+        if record.round == 2:
+            described.describe("lima", X, OPEN_POLICY | {"max_seconds": 1}, opener="tests.engines.test_flower:open_slowly")
+
+    fewer = opened(GridPost(grid, nodes(grid)), min_sites=2)
+    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=fewer, callback=slow_down).fit()
+    RELEASED.set()
+    assert pca.sites_ == ("accra", "quito")
+    rows = read_site_ledger(described.folder / "lima" / "ledger.jsonl")
+    failed = [row for row in rows if row["what"] == "failed"]
+    assert [(row["run"], row["reason"]) for row in failed] == [(rows[0]["run"], "rule max_seconds = 1: the request took longer")]
+    assert grid.contexts[2].state.config_records["eigenpact"]["memory"] == b""
 
 
 RELEASED = threading.Event()
