@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -85,7 +87,7 @@ def test_site_describe(run: Callable[..., Any], tmp_path: Path) -> None:
     assert f"--node-config 'eigenpact-site=\"{tmp_path / 'north.json'}\"'" in result.stdout.replace("\n", "")
     facts = SiteFacts.read(str(tmp_path / "north.json"), "this test")
     assert (facts.features, facts.policy["allow_gather"]) == (("rate", "age"), False)
-    assert facts.ledger == str(tmp_path / "ledger.jsonl")
+    assert facts.ledger == str(tmp_path / "north.ledger.jsonl")  # another site's in this folder has another
     assert (tmp_path / "north.json").stat().st_mode & 0o077 == 0
     (tmp_path / "strict.toml").write_text("min_rows = 100000\n")
     for arguments, message in (
@@ -121,6 +123,26 @@ def test_coordinator_run_refuses(kits: Path, run: Callable[..., Any], arguments:
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert not (kits / "coordinator" / "runs").exists()
+
+
+def test_coordinator_start_says_that_a_proxy_is_needed(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a host that is not this machine; the SuperLink itself is not started here."""
+
+    @contextmanager
+    def served(_: FlowerKit) -> Iterator[Any]:
+        yield SimpleNamespace(wait=lambda: 0)
+
+    monkeypatch.setattr(coordinator, "serving", served)
+    port = site.free_port()
+    for host in ("localhost", "pca.example.org"):
+        (tmp_path / "c.toml").write_text(CONSORTIUM.format(port=port).replace("localhost", host) + 'engine = "flower"\n')
+        assert run("federation", "init", "c.toml", "-o", host).exit_code == 0
+        result = run("coordinator", "start", tmp_path / host / "coordinator")
+        assert result.exit_code == 0, result.output
+        assert (f"listens on 127.0.0.1:{port} only" in result.stdout) == (host != "localhost")
+        assert (f"publishes /v1/fleet/ at {host}:{port}" in result.stdout) == (host != "localhost")
 
 
 def test_an_expired_or_foreign_site_does_not_start(kits: Path, run: Callable[..., Any], taken_over: list[Any]) -> None:

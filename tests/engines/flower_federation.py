@@ -38,7 +38,8 @@ class FlowerParties:
     def __init__(self, folder: Path, sites: Mapping[str, Any], policy: Mapping[str, Any], **options: Any) -> None:
         self.folder = folder
         features = options.pop("features", next(iter(sites.values())).shape[1])
-        make_flower_kits(Federation("test", "localhost", free_port(), tuple(sites), features, engine="flower"), folder)
+        host = options.pop("host", "localhost")
+        make_flower_kits(Federation("test", host, free_port(), tuple(sites), features, engine="flower"), folder)
         self.kit = FlowerKit.read(folder / "coordinator", "coordinator")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._stack = ExitStack()

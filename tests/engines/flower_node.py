@@ -26,6 +26,7 @@ class NodeGrid:
         self.described = dict(described)
         self.names = {i + 1: name for i, name in enumerate(sorted(described))}
         self.contexts = {node: self._context(node) for node in self.names}
+        self.registered: dict[int, str] = dict(self.names)
         self.silent: set[str] = set()
         self.replies: list[Message] = []
         self.counted = 0
@@ -34,7 +35,7 @@ class NodeGrid:
         return Context(1, node, {SITE_KEY: str(self.described[self.names[node]])}, RecordDict(), {})
 
     def get_nodes(self) -> list[Any]:
-        return [SimpleNamespace(node_id=node, name=name) for node, name in self.names.items()]
+        return [SimpleNamespace(node_id=node, name=self.registered.get(node, "")) for node in self.names]
 
     def get_node_ids(self) -> list[int]:
         return list(self.names)

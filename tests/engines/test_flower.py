@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
+import tomllib
+from contextlib import nullcontext
 from datetime import timedelta
 from multiprocessing import Pipe
 from pathlib import Path
@@ -22,16 +25,18 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines import kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
-from eigenpact.runtime import Outcome, greeting
+from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
 from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
+from cryptography import x509
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
+from eigenpact.engines import flower as engine
 from eigenpact.engines import flower_kits, flower_site
 from eigenpact.engines.flower import COSTS
 from eigenpact.engines.flower_app import SETTINGS, write_app
@@ -39,6 +44,7 @@ from eigenpact.engines.flower_grid import GridPost, find_sites, letter, relay, t
 from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
 from eigenpact.engines.kits import Federation
 from eigenpact.engines.relay import OpenFederation, RelayPost, frame, unframe
+from tests.engines import flower_node
 from tests.engines.flower_federation import FlowerParties
 from tests.engines.flower_node import NodeGrid
 
@@ -114,17 +120,50 @@ def test_nodes_that_are_no_site_or_the_same_one(
     assert "takes no part: this node does not describe a site; its own console says why" in caplog.text
     assert "site.json" not in "".join(r.message for r in caplog.records if r.name == "eigenpact.coordinator")
     (described.folder / "lima" / "site.json").write_text((described.folder / "quito" / "site.json").read_text())
-    with pytest.raises(InputError, match="two nodes say they are site 'quito'"):
-        find_sites(grid, (), 0, 5.0)  # type: ignore[arg-type]
+    with caplog.at_level(logging.WARNING, "eigenpact"):
+        assert find_sites(grid, (), 0, 5.0).nodes == {"accra": 1, "quito": 3}  # type: ignore[arg-type]
+    assert "node 2 takes no part: it was registered as lima, and says it is site quito" in caplog.text
+
+
+def test_a_name_that_two_nodes_claim_is_nobodys(
+    described: FlowerParties, grid: NodeGrid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of them answers long before the other, and all sites wanted seem to be there; keys have no names here."""
+    grid.registered.clear()
+    (described.folder / "accra" / "site.json").write_text((described.folder / "lima" / "site.json").read_text())
+    pull, looks = grid.pull_messages, []
+
+    def lima_is_late(identifiers: Any) -> list[Message]:
+        came = pull(identifiers)
+        looks.append(came)
+        late = [reply for reply in came if len(looks) < 4 and reply.metadata.src_node_id == 2]
+        grid.replies += late
+        return [reply for reply in came if reply not in late]
+
+    monkeypatch.setattr(grid, "pull_messages", lima_is_late)
+    with pytest.raises(TooFewSites, match=r"not connected within 5 s: lima \(claimed by several nodes\)"):
+        find_sites(grid, ("lima", "quito"), 0, 5.0)  # type: ignore[arg-type]
+    assert "nodes 1, 2 all say they are site lima: none of them takes part" in caplog.text
+    assert find_sites(grid, ("lima", "quito"), 1, 5.0).nodes == {"quito": 3}  # type: ignore[arg-type]
+
+
+def test_an_answer_that_names_no_site(grid: NodeGrid, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = flower_node.client
+    monkeypatch.setattr(
+        flower_node, "client", lambda m, c: Message(letter(b"garbage"), reply_to=m) if c.node_id == 1 else client(m, c)
+    )
+    assert find_sites(grid, (), 0, 5.0).nodes == {"lima": 2, "quito": 3}  # type: ignore[arg-type]
+    assert "node 1 takes no part: its answer is damaged, or names no site" in caplog.text
 
 
 def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
-    """What ``coordinator run`` uses: names come from the registered keys; the relay ends when the driver closes."""
+    """What ``coordinator run`` uses: nodes are those of the registered keys, however many have the same name in Flower."""
+    grid.registered = dict.fromkeys(grid.names, "lima")
     here, there = Pipe()
     thread = threading.Thread(target=relay, args=(grid, there), daemon=True)
     thread.start()
-    here.send_bytes(frame("", b"who"))
-    assert json.loads(unframe(here.recv_bytes())[1]) == {"process": os.getpid(), "sites": list(NAMES)}
+    here.send_bytes(frame("", json.dumps(nodes(grid) | {"oslo": 9}).encode()))
+    assert json.loads(unframe(here.recv_bytes())[1]) == list(NAMES)
     post = RelayPost(here, NAMES)
     pca = ep.FederatedPCA(3, solver="faps", tol=1e-2, engine=opened(post)).fit()
     assert pca.sites_ == tuple(sorted(NAMES))
@@ -140,8 +179,8 @@ def test_a_silent_node_is_left_out(grid: NodeGrid) -> None:
         if record.round == 2:
             grid.silent.add("accra")
 
-    engine = opened(GridPost(grid, nodes(grid)), min_sites=2, round_timeout=0.5)
-    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=engine, callback=fall_silent).fit()
+    fewer = opened(GridPost(grid, nodes(grid)), min_sites=2, round_timeout=0.5)
+    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=fewer, callback=fall_silent).fit()
     assert pca.sites_ == ("lima", "quito")
     here = ep.FederatedPCA(3, solver="gram").fit({name: three_sites()[name] for name in ("lima", "quito")})
     np.testing.assert_allclose(pca.components_, here.components_, atol=1e-9)
@@ -188,6 +227,25 @@ def test_a_request_may_not_take_for_ever(described: FlowerParties, grid: NodeGri
     assert time.monotonic() - begin < 4
     assert "rule max_seconds = 1: the request took longer" in caplog.text
     RELEASED.set()
+
+
+def test_after_a_request_that_took_too_long_the_run_is_over_there(described: FlowerParties, grid: NodeGrid) -> None:
+    """The site's ledger says so, and nothing is left from which a later message of that run could be answered."""
+    X = three_sites()["lima"]
+    RELEASED.clear()
+
+    def slow_down(record: Any) -> None:
+        if record.round == 2:
+            described.describe("lima", X, OPEN_POLICY | {"max_seconds": 1}, opener="tests.engines.test_flower:open_slowly")
+
+    fewer = opened(GridPost(grid, nodes(grid)), min_sites=2)
+    pca = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=fewer, callback=slow_down).fit()
+    RELEASED.set()
+    assert pca.sites_ == ("accra", "quito")
+    rows = read_site_ledger(described.folder / "lima" / "ledger.jsonl")
+    failed = [row for row in rows if row["what"] == "failed"]
+    assert [(row["run"], row["reason"]) for row in failed] == [(rows[0]["run"], "rule max_seconds = 1: the request took longer")]
+    assert grid.contexts[2].state.config_records["eigenpact"]["memory"] == b""
 
 
 RELEASED = threading.Event()
@@ -248,6 +306,25 @@ def test_kits(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None
         kit.expires()
 
 
+@pytest.mark.parametrize("host", ["localhost", "pca.example.org", "192.0.2.10", "0.0.0.0"])
+def test_a_superlink_listens_on_loopback_alone(tmp_path: Path, host: str) -> None:
+    """Whoever reaches its port can send code to every site; sites elsewhere come through a proxy, with the kit's certificate."""
+    make_flower_kits(Federation("t", host, 8102, ("a",), 3, engine="flower"), tmp_path / "t")
+    kit = FlowerKit.read(tmp_path / "t" / "coordinator", "coordinator")
+    for command in (kit.superlink(), kit.superlink(9000)):
+        assert [command[i + 1] for i, word in enumerate(command) if word == "--host"] == ["127.0.0.1"]
+        assert not {"--insecure", "--fleet-api-address", "--control-api-address"} & set(command)
+    kit.configure()
+    connection = tomllib.loads((kit.workspace / "config.toml").read_text())["superlink"]["eigenpact"]
+    assert connection["address"] == "127.0.0.1:8102"
+    names = x509.load_pem_x509_certificate((kit.folder / "server.crt").read_bytes()).extensions
+    covered = names.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert {str(name.value) for name in covered} >= {host, "localhost", "127.0.0.1"}
+    assert FlowerKit.read(tmp_path / "t" / "a", "site").supernode(Path("s"), 1)[2] == f"{host}:8102"
+    said = f"listens on 127.0.0.1:8102 only.  Sites reach it if a proxy on this machine publishes /v1/fleet/ at {host}:8102"
+    assert kit.needs_proxy == "" if host == "localhost" else said in kit.needs_proxy
+
+
 def later(days: int) -> Any:
     class Later(kits.datetime):
         @classmethod
@@ -272,9 +349,9 @@ def test_kits_of_another_engine_or_federation(described: FlowerParties, tmp_path
 
 def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = described.folder / "coordinator"
-    engine = ep.engines.Flower(folder)
-    assert (engine.sites, engine.min_sites, engine.costs.latency) == (NAMES, 3, COSTS.latency)
-    assert pickle.loads(pickle.dumps(engine)) == engine
+    made = ep.engines.Flower(folder)
+    assert (made.sites, made.min_sites, made.costs.latency) == (NAMES, 3, COSTS.latency)
+    assert pickle.loads(pickle.dumps(made)) == made
     for options, message in (
         ({"sites": ("oslo",)}, "'oslo' is not a site of federation"),
         ({"min_sites": 4}, "min_sites=4 must be between"),
@@ -291,7 +368,7 @@ def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) ->
         connected.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
     monkeypatch.setattr(flower_kits.importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[flower\]'"):
-        ep.FederatedPCA(2, engine=engine).fit()
+        ep.FederatedPCA(2, engine=made).fit()
 
 
 def missing(name: str) -> Any:
@@ -299,10 +376,120 @@ def missing(name: str) -> Any:
 
 
 def test_a_superlink_that_does_not_come_up(described: FlowerParties) -> None:
-    (described.kit.folder / "flower").mkdir()
-    (described.kit.folder / "flower" / "superlink.db").write_text("not a database")
+    workspace = described.kit.folder / "flower"
+    workspace.mkdir()
+    (workspace / "superlink.db").write_text("not a database")
+    keys = {site: {"key": key, "node": 1} for site, key in engine._keys(described.kit).items()}
+    (workspace / "registered.json").write_text(json.dumps(keys))
     with pytest.raises(SiteFailure, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
         ep.FederatedPCA(2, engine=ep.engines.Flower(described.folder / "coordinator")).fit()
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sites whose keys were registered with a SuperLink, which is not started here."""
+    sites: list[str] = []
+
+    def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
+        assert command[:2] == ("supernode", "register")
+        (kit.workspace / "superlink.db").touch()
+        sites.append(command[-1])
+        return {"success": True, "node-id": str(2**63 + len(sites))}
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "_superlink", lambda *_: nullcontext())
+    return sites
+
+
+def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerParties, registered: list[str]) -> None:
+    """Flower refuses a key that it knows, and keeps one that was replaced; so another list of keys takes another database."""
+    kit = described.kit
+    with pytest.raises(SiteFailure, match="does not know the keys of"):
+        engine.registered_nodes(kit)
+    engine._register_keys(kit)
+    engine._register_keys(kit)
+    assert registered == list(NAMES)
+    assert engine.registered_nodes(kit) == {name: 2**63 + i + 1 for i, name in enumerate(NAMES)}
+    for change in ("key", "list", "database"):
+        registered.clear()
+        for name in ("superlink.db", "superlink.db-wal"):
+            (kit.workspace / name).write_text("of before")
+        if change == "key":
+            (kit.folder / "keys" / "lima.pub").write_text("another")
+        elif change == "list":
+            (kit.workspace / "registered.json").unlink()
+        else:
+            (kit.workspace / "superlink.db").unlink()
+        with pytest.raises(SiteFailure, match="stop it and start it again"):
+            engine.registered_nodes(kit)
+        engine._register_keys(kit)
+        assert registered == list(NAMES)
+        assert (kit.workspace / "superlink.db").read_text() == ""
+        assert not (kit.workspace / "superlink.db-wal").exists()
+        assert engine.registered_nodes(kit).keys() == set(NAMES)
+
+
+SERVER_APP = """
+import sys, time
+from multiprocessing.connection import Client
+from pathlib import Path
+driver = Client(sys.argv[1], "AF_UNIX", authkey=Path(sys.argv[2]).read_bytes())
+try:
+    while len(asked := driver.recv_bytes()) > 1:
+        if sys.argv[3] != "silent":
+            driver.send_bytes(bytes(1) + b"[]")
+except EOFError:
+    pass
+time.sleep(60 if sys.argv[3] == "stuck" else 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "raised", "ends"),
+    [
+        ("answers", "not connected within 1 s: accra", 0),
+        ("silent", "does not answer within 1 s", 0),
+        ("stuck", "not connected", -9),
+    ],
+)
+def test_no_server_app_is_left_behind(
+    described: FlowerParties, registered: list[str], monkeypatch: pytest.MonkeyPatch, does: str, raised: str, ends: int
+) -> None:
+    """It has ended by itself, or was killed, when a run that could not begin has told why."""
+    engine._register_keys(described.kit)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def ask(_: FlowerKit, *command: str) -> dict[str, Any]:
+        assert command[0] == "run"
+        told = tomllib.loads(command[-1].replace(" relay-key", "\nrelay-key"))
+        started.append(subprocess.Popen([sys.executable, "-c", SERVER_APP, told["relay"], told["relay-key"], does]))
+        return {"run-id": 7}
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "serving", lambda _: nullcontext())
+    monkeypatch.setattr(engine, "END_WITHIN", 0.5 if does == "stuck" else 10.0)
+    runs = ep.engines.Flower(described.kit.folder, start_timeout=1.0)
+    try:
+        with pytest.raises((SiteFailure, TooFewSites), match=raised), runs.open():
+            pass
+        if does == "stuck":
+            started[0].wait(5)  # the signal was sent
+        assert started[0].poll() == ends
+    finally:
+        started[0].kill()
+        started[0].wait()
+    assert len(registered) == len(NAMES)
+
+
+def test_another_process_of_that_number_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "END_WITHIN", 0.0)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        began = engine._began(process.pid)
+        engine._await_end(process.pid, str(int(began) - 1))
+        time.sleep(0.2)
+        assert process.poll() is None
+        engine._await_end(process.pid, began)
+        assert process.wait(5) == -9
 
 
 def test_auto_takes_few_rounds(grid: NodeGrid) -> None:

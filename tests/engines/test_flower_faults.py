@@ -12,9 +12,12 @@ import signal
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -111,6 +114,69 @@ def test_others_than_those_with_the_authoritys_certificate_are_refused(parties: 
     context = ssl.create_default_context(cafile=str(parties.folder / "lima" / "ca.crt"))
     with pytest.raises(urllib.error.HTTPError):  # answered, with "not found"
         urllib.request.urlopen(address, timeout=10, context=context)
+
+
+class Fleet(BaseHTTPRequestHandler):
+    """The proxy of the how-to: passes on what SuperNodes ask for, and nothing else."""
+
+    superlink = ""
+    context: ssl.SSLContext
+    paths: ClassVar[set[str]] = set()
+
+    def do_POST(self) -> None:
+        self.paths.add(self.path)
+        if not self.path.startswith("/v1/fleet/"):
+            self.send_error(404)
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = urllib.request.Request(f"https://{self.superlink}{self.path}", body, dict(self.headers), method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=60, context=self.context) as answer:
+                status, headers, content = answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            status, headers, content = error.code, error.headers, error.read()
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+def test_a_proxy_that_publishes_the_fleet_alone_is_enough(tmp_path: Path) -> None:
+    """A federation whose host is another than the SuperLink's 127.0.0.1: sites take part, and the rest is not to be reached."""
+    parties = FlowerParties(tmp_path / "test", three_sites(), SOLVERS_POLICY, host="127.0.0.2")
+    kit = parties.kit
+    Fleet.superlink, Fleet.context = kit.local_address, ssl.create_default_context(cafile=str(kit.folder / "ca.crt"))
+    published = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    published.load_cert_chain(kit.folder / "server.crt", kit.folder / "server.key")
+    with ThreadingHTTPServer((kit.federation.host, kit.federation.port), Fleet) as proxy:
+        proxy.socket = published.wrap_socket(proxy.socket, server_side=True)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        try:
+            parties.start()
+            pca = ep.FederatedPCA(3, solver="gram", engine=ep.engines.Flower(kit.folder)).fit()
+            assert pca.sites_ == tuple(sorted(NAMES))
+            assert {path.rpartition("/")[0] for path in Fleet.paths} == {"/v1/fleet"}
+            for address, status in ((kit.local_address, 200), (kit.address, 404)):
+                command = urllib.request.Request(f"https://{address}/v1/control/list-runs", b"", method="POST")
+                command.add_header("Content-Type", "application/protobuf")
+                assert status_of(command, Fleet.context) == status
+        finally:
+            parties.stop()
+            proxy.shutdown()
+
+
+def status_of(request: urllib.request.Request, context: ssl.SSLContext) -> int:
+    try:
+        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:

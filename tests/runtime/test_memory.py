@@ -60,7 +60,13 @@ def same(found: Any, value: Any) -> None:
         assert np.signbit(found) == np.signbit(value) if isinstance(value, float) else True
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, SimpleNamespace(a=1), np.array(["x"]), 1j, np.zeros(2, dtype=np.complex128)])
+MASKED = np.ma.MaskedArray([1.0, 2.0], mask=[True, False])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1: 2}, SimpleNamespace(a=1), np.array(["x"]), 1j, np.zeros(2, dtype=np.complex128), MASKED],
+)
 def test_other_things_cannot_be_kept(value: Any) -> None:
     with pytest.raises(WireError, match=r"cannot be kept|dtype"):
         pack_memory({"it": value})

@@ -22,7 +22,7 @@ import typer
 from ..engines import Flower, NVFlare
 from ..engines.flare_kits import Kit
 from ..engines.flower import serving
-from ..engines.flower_kits import FlowerKit
+from ..engines.flower_kits import HERE, FlowerKit
 from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import find_solver
@@ -47,12 +47,14 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
     check_installed(owned)
     until = owned.expires()
     federation = owned.federation
-    _check_port(federation.host, federation.port)
+    _check_port(HERE if isinstance(owned, FlowerKit) else federation.host, federation.port)
     serves = f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C"
     known = f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
     if isinstance(owned, FlowerKit):
         with _ended_in_order(), serving(owned) as superlink:
             tell(stdout(), f"{serves}\n{known}")
+            if owned.needs_proxy:
+                tell(stdout(), owned.needs_proxy, "yellow")
             assert superlink is not None  # nothing listened
             raise typer.Exit(superlink.wait())
     tell(stdout(), f"{serves}\n{known}")
@@ -171,6 +173,8 @@ def _estimator(asked: Run, folder: Path, kit: Kit | FlowerKit) -> FederatedPCA:
 def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit | FlowerKit, quiet: bool) -> None:
     if not quiet:
         tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
+        if isinstance(kit, FlowerKit) and kit.needs_proxy:
+            tell(stderr(), kit.needs_proxy, "yellow")
     with shown_rounds(stderr(), quiet=quiet) as callback, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
         pca.set_params(callback=callback).fit()

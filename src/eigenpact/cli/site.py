@@ -79,7 +79,9 @@ def describe(
         str | None, typer.Option(help="The agreed columns in order, separated by commas; by default all of the table.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="What this site allows; by default nothing but sums.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; by default beside the output.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="This site's own ledger; by default beside the output, by its name.")
+    ] = None,
 ) -> None:
     """Describe a site for a Flower SuperNode that it runs already: its NAME, its table, and what it allows.  Nothing is sent.
 
@@ -95,7 +97,7 @@ def describe(
     rules.load()
     if X.shape[0] < rules.min_rows:
         raise InputError(f"{X.shape[0]} rows, but min_rows = {rules.min_rows} in the policy; this site would refuse every run")
-    written = ledger.absolute() if ledger else output.absolute().with_name("ledger.jsonl")
+    written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     write_facts(output.absolute(), name, data.absolute(), agreed, rules, written)
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     tell(stdout(), f"Start the SuperNode with: --node-config '{node_config({FLOWER_SITE: str(output.absolute())})}'")

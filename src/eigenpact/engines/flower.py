@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -25,7 +26,7 @@ from typing import Any
 from ..errors import InputError, SiteFailure, TooFewSites
 from ..runtime import Costs, Job, Outcome, Summation
 from .flower_app import write_app
-from .flower_kits import CONNECTION, FlowerKit, flower, program
+from .flower_kits import CONNECTION, HERE, FlowerKit, flower, program
 from .kits import write_json
 from .relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
 
@@ -37,6 +38,9 @@ ALL_WITHIN = 15.0
 
 COMMAND_WITHIN = 60.0
 """Seconds that a command of Flower's may take."""
+
+REGISTERED = "registered.json"
+"""Which key each site's node was registered with; beside the SuperLink's database."""
 
 END_WITHIN = 10.0
 """Seconds a SuperLink may take to end by itself."""
@@ -97,21 +101,15 @@ class Flower:
         kit = FlowerKit.read(self.kit, "coordinator")
         assert self.sites is not None
         with serving(kit), _run(kit, self) as pipe:
-            process, names = _connected(pipe, self.sites, self)
-            post = RelayPost(pipe, names)
-            try:
-                yield OpenFederation(
-                    post,
-                    self.sites,
-                    kit.federation.features,
-                    costs=self.costs,
-                    min_sites=self.min_sites,
-                    round_timeout=self.round_timeout,
-                    names=("flower", "Flower"),
-                )
-            finally:
-                post.close()
-                _await_end(process)
+            yield OpenFederation(
+                RelayPost(pipe, _connected(pipe, registered_nodes(kit), self.sites, self)),
+                self.sites,
+                kit.federation.features,
+                costs=self.costs,
+                min_sites=self.min_sites,
+                round_timeout=self.round_timeout,
+                names=("flower", "Flower"),
+            )
 
     def execute(
         self,
@@ -136,21 +134,21 @@ def listens(host: str, port: int) -> bool:
 @contextmanager
 def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
     """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
-    federation = kit.federation
-    if listens(federation.host, federation.port):
+    port = kit.federation.port
+    if listens(HERE, port):
         kit.configure()
         yield None
         return
     kit.expires()
     _register_keys(kit)
     kit.configure()
-    with _superlink(kit, federation.host, federation.port) as process:
+    with _superlink(kit, port) as process:
         yield process
 
 
 @contextmanager
-def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A SuperLink that answers there; it ends with the context."""
+def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A SuperLink that answers on this machine, at that port; it ends with the context."""
     with open(kit.log, "ab") as log:
         process = subprocess.Popen(
             kit.superlink(None if port == kit.federation.port else port),
@@ -161,9 +159,9 @@ def _superlink(kit: FlowerKit, host: str, port: int) -> Iterator[subprocess.Pope
         )
     try:
         deadline = time.monotonic() + UP_WITHIN
-        while not listens(host, port):
+        while not listens(HERE, port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SiteFailure(f"Flower's SuperLink did not come up at {host}:{port}; see {kit.log}")
+                raise SiteFailure(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
             time.sleep(0.1)
         yield process
     finally:
@@ -179,22 +177,48 @@ def _register_keys(kit: FlowerKit) -> None:
     """Let the SuperLink know the sites' public keys, once, where no site reaches it yet.
 
     A SuperNode whose key is not known is turned away and ends; so those that wait for the coordinator must not come too early.
+    Where other keys were registered before, the SuperLink's database is made anew: a key that was replaced is no longer valid.
     """
-    keys = {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
-    done = kit.workspace / "registered.json"
-    with suppress(OSError, ValueError):
-        if json.loads(done.read_text()) == keys:
-            return
+    if _registered(kit):
+        return
+    kit.workspace.mkdir(mode=0o700, exist_ok=True)
+    for path in (kit.workspace / REGISTERED, *kit.workspace.glob("superlink.db*")):
+        path.unlink(missing_ok=True)
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HERE, 0))
         port = int(probe.getsockname()[1])
-    kit.configure(f"127.0.0.1:{port}")
-    with _superlink(kit, "127.0.0.1", port):
-        known = {node.get("name") for node in ask(kit, "supernode", "list", CONNECTION).get("nodes", [])}
-        for site in keys:
-            if site not in known:
-                ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
-    write_json(done, keys)
+    kit.configure(f"{HERE}:{port}")
+    done = {}
+    with _superlink(kit, port):
+        for site, key in _keys(kit).items():
+            told = ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
+            done[site] = {"key": key, "node": int(told["node-id"])}
+    write_json(kit.workspace / REGISTERED, done)
+
+
+def registered_nodes(kit: FlowerKit) -> dict[str, int]:
+    """Site -> the node that its key was registered as."""
+    nodes = _registered(kit)
+    if not nodes:
+        raise SiteFailure(
+            f"the SuperLink at {kit.local_address} does not know the keys of {kit.folder}; stop it and start it again"
+        )
+    return nodes
+
+
+def _registered(kit: FlowerKit) -> dict[str, int]:
+    """As :func:`registered_nodes`; empty if these keys are not registered."""
+    try:
+        done = json.loads((kit.workspace / REGISTERED).read_text())
+        if {site: facts["key"] for site, facts in done.items()} == _keys(kit) and (kit.workspace / "superlink.db").exists():
+            return {site: int(facts["node"]) for site, facts in done.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass  # none, or those of an earlier version
+    return {}
+
+
+def _keys(kit: FlowerKit) -> dict[str, str]:
+    return {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
 
 
 def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
@@ -217,7 +241,7 @@ def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
     if done.returncode != 0 or not isinstance(answer, dict) or answer.get("success") is False:
         reason = answer.get("error-message") if isinstance(answer, dict) else None
         told = " ".join(str(reason or done.stderr or done.stdout).split())[-500:]
-        raise SiteFailure(f"the SuperLink at {kit.address} could not be asked to {' '.join(command[:2])}: {told}")
+        raise SiteFailure(f"the SuperLink of {kit.folder} could not be asked to {' '.join(command[:2])}: {told}")
     return answer
 
 
@@ -235,9 +259,13 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
             if pipe is None:
                 raise SiteFailure(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
             began = True
+            process = _other_end(pipe)
             try:
                 yield pipe
             finally:
+                with suppress(OSError):  # the relay has ended
+                    pipe.send_bytes(frame("", b""))
+                _await_end(*process)
                 pipe.close()
         finally:
             if run and not began:
@@ -245,10 +273,19 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
                     ask(kit, "stop", run, CONNECTION)
 
 
-def _await_end(process: int) -> None:
+def _other_end(pipe: Pipe) -> tuple[int, str]:
+    """The process at a Unix socket's other end, and when it began; 0 where the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return 0, ""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        (process,) = struct.unpack("i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("i")))
+    return process, _began(process)
+
+
+def _await_end(process: int, began: str) -> None:
     """Wait until the ServerApp's process, on this machine, has ended; one whose SuperLink is gone would try again for ever."""
     deadline = time.monotonic() + END_WITHIN
-    while _runs(process):
+    while began and _began(process) == began:
         if time.monotonic() > deadline:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -256,27 +293,30 @@ def _await_end(process: int) -> None:
         time.sleep(0.1)
 
 
-def _runs(process: int) -> bool:
-    """Whether a process is there and has not ended; its parent may not have taken note of that."""
+def _began(process: int) -> str:
+    """When a process began, which tells it from a later one of its number; empty if it has ended, noted by its parent or not."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        facts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return ""
+    return "" if facts[0] in "ZX" else facts[19]
 
 
-def _connected(pipe: Pipe, sites: tuple[str, ...], engine: Flower) -> tuple[int, tuple[str, ...]]:
-    """Wait until all sites are connected; after a while go on with fewer, if those are enough.  Also give the relay's process."""
+def _connected(pipe: Pipe, nodes: Mapping[str, int], sites: tuple[str, ...], engine: Flower) -> tuple[str, ...]:
+    """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
     begin = time.monotonic()
     while True:
         try:
-            pipe.send_bytes(frame("", b"who"))
+            pipe.send_bytes(frame("", json.dumps(nodes).encode()))
+            if not pipe.poll(max(STILL, begin + engine.start_timeout - time.monotonic())):
+                raise SiteFailure(f"Flower's run does not answer within {engine.start_timeout:g} s; see log.txt in the kit")
             told = json.loads(unframe(pipe.recv_bytes())[1])
         except (EOFError, OSError) as error:
             raise SiteFailure("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
-        found = tuple(name for name in sites if name in told["sites"])
+        found = tuple(name for name in sites if name in told)
         waited = time.monotonic() - begin
         if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
-            return int(told["process"]), found
+            return found
         if waited > engine.start_timeout:
             missing = ", ".join(name for name in sites if name not in found)
             raise TooFewSites(

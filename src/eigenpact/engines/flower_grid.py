@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -18,8 +17,9 @@ from multiprocessing.connection import Connection as Pipe
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from ..errors import InputError, TooFewSites, WireError
+from ..errors import TooFewSites, WireError
 from ..runtime import greeting, signed_by
+from .kits import NAME
 from .relay import GONE, REPLY, frame, unframe
 
 POLL = 0.2
@@ -130,11 +130,13 @@ class GridPost:
 def find_sites(grid: Grid, wanted: Iterable[str], min_sites: int, timeout: float) -> GridPost:
     """Ask every node that is connected which site it is, until the sites wanted have answered; none wanted stands for any.
 
-    After the time given the run begins with fewer, if those are enough.
+    Every node that was asked is waited for, so that the first to claim a name does not have it.  A name that two nodes claim is
+    nobody's, and a node that was registered under a name has that one or none.  After the time given the run begins with fewer,
+    if those are enough.
     """
     names = frozenset(wanted)
     post = GridPost(grid, {})
-    nodes: dict[str, int] = {}
+    claims: dict[str, list[int]] = {}
     asked: set[int] = set()
     deadline = post.now() + timeout
     while post.now() < deadline:
@@ -143,29 +145,44 @@ def find_sites(grid: Grid, wanted: Iterable[str], min_sites: int, timeout: float
             post.nodes[str(node)] = node
             post.send(str(node), greeting())
         came = post.next(min(deadline, post.now() + LOOK_FOR_NODES))
-        if came is not None and came[1] is not None:
-            name = signed_by(came[1])
-            if name in nodes:
-                raise InputError(f"two nodes say they are site {name!r}; one of them must be described by another name")
-            nodes[name] = int(came[0])
-        elif came is not None:
-            log.warning("node %s takes no part: %s", came[0], came[2])
-        if (names and names <= nodes.keys()) or (not names and nodes and not post.waiting and came is None):
+        if came is not None:
+            _note_claim(grid, claims, came)
+        if not post.waiting and not post.arrived and (names <= claims.keys() if names else claims and came is None):
             break
-    chosen = {name: node for name, node in nodes.items() if not names or name in names}
+    for name, nodes in claims.items():
+        if len(nodes) > 1:
+            log.warning("nodes %s all say they are site %s: none of them takes part", ", ".join(map(str, nodes)), name)
+    chosen = {name: nodes[0] for name, nodes in claims.items() if len(nodes) == 1 and (not names or name in names)}
     if len(chosen) < max(1, min_sites or len(names)):
-        missing = ", ".join(sorted(names - chosen.keys())) or f"{max(1, min_sites) - len(chosen)} more"
+        claimed = {name: " (claimed by several nodes)" for name, nodes in claims.items() if len(nodes) > 1}
+        missing = ", ".join(f"{name}{claimed.get(name, '')}" for name in sorted(names - chosen.keys()))
         raise TooFewSites(
-            f"not connected within {timeout:g} s: {missing}; have them start their SuperNodes with eigenpact-site in "
-            "--node-config, or lower min-sites"
+            f"not connected within {timeout:g} s: {missing or f'{max(1, min_sites) - len(chosen)} more'}; have them start their "
+            "SuperNodes with eigenpact-site in --node-config, or lower min-sites"
         )
     return GridPost(grid, chosen)
+
+
+def _note_claim(grid: Grid, claims: dict[str, list[int]], came: tuple[str, bytes | None, str]) -> None:
+    """Take down which site a node says it is, or say why it takes no part."""
+    node, data, reason = came
+    name = "" if data is None else signed_by(data)
+    if data is not None and not NAME.fullmatch(name):
+        reason = "its answer is damaged, or names no site"
+    registered = "" if reason else next((known.name for known in grid.get_nodes() if str(known.node_id) == node), "")
+    if registered and registered != name:
+        reason = f"it was registered as {registered}, and says it is site {name}"
+    if reason or not name:
+        log.warning("node %s takes no part: %s", node, reason)
+    else:
+        claims.setdefault(name, []).append(int(node))
 
 
 def relay(grid: Grid, driver: Pipe) -> None:
     """Pass bytes between the driver's process and the sites, until that process closes its end.
 
-    On request that process is told this one's identifier, and which sites are connected, by the names of their registered keys.
+    That process tells which node each site's key was registered as, and is told which of them are connected.  Names that nodes
+    have in Flower do not matter: anybody who reaches the SuperLink can register one twice.
     """
     post = GridPost(grid, {})
     with suppress(EOFError, OSError):  # the process that drove the run has ended
@@ -175,8 +192,9 @@ def relay(grid: Grid, driver: Pipe) -> None:
                 if not name and not data:
                     return
                 if not name:
-                    post.nodes = {node.name: node.node_id for node in grid.get_nodes() if node.name}
-                    driver.send_bytes(frame("", json.dumps({"process": os.getpid(), "sites": sorted(post.nodes)}).encode()))
+                    there = set(grid.get_node_ids())
+                    post.nodes = {site: node for site, node in json.loads(data).items() if node in there}
+                    driver.send_bytes(frame("", json.dumps(sorted(post.nodes)).encode()))
                 else:
                     post.send(name, data)
             came = post.next(post.now() + (POLL if post.waiting else 0.0))

@@ -1,7 +1,11 @@
 """Start-up kits of a federation on Flower: TLS for the SuperLink, a key for each SuperNode, and how both are started.
 
+Flower's SuperLink answers its command line (``/v1/control/``, without a password) and its nodes (``/v1/fleet/``, with their keys)
+at one port.  Whoever reaches the first can register keys and send code to the coordinator and to every site.  So the SuperLink
+listens on this machine's loopback alone; where sites are elsewhere, a proxy publishes ``/v1/fleet/`` and nothing else.
+
 An authority, made for this federation alone, signs the SuperLink's certificate.  Every site has a key of its own; the SuperLink
-knows the public ones and lets nobody else in.  Telemetry, update checks and the installation of an app's dependencies are off.
+knows the public ones and takes no other node.  Telemetry, update checks and the installation of an app's dependencies are off.
 """
 
 from __future__ import annotations
@@ -35,6 +39,13 @@ LOOK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 """Seconds, at a site, until Flower looks again for a message to start a process for; its default is one."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Hosts that stand for this machine; the SuperLink's certificate covers them besides the federation's own host."""
+
+HERE = "127.0.0.1"
+"""Where every SuperLink listens that eigenpact starts, and nowhere else."""
+
+FLEET = "/v1/fleet/"
+"""The paths that SuperNodes ask for; all others are for this machine alone."""
 
 
 class FlowerKit(PartyKit):
@@ -54,8 +65,24 @@ class FlowerKit(PartyKit):
 
     @property
     def address(self) -> str:
-        """Where the SuperLink is reached."""
+        """Where sites reach the SuperLink, or the proxy before it."""
         return f"{self.federation.host}:{self.federation.port}"
+
+    @property
+    def local_address(self) -> str:
+        """Where the coordinator's own commands reach the SuperLink."""
+        return f"{HERE}:{self.federation.port}"
+
+    @property
+    def needs_proxy(self) -> str:
+        """What the coordinator must know of sites on other machines; empty if there are none."""
+        if self.federation.host in LOOPBACK:
+            return ""
+        return (
+            f"The SuperLink listens on {self.local_address} only.  Sites reach it if a proxy on this machine publishes {FLEET} "
+            f"at {self.address}, with server.crt and server.key of the kit, and nothing else: whoever reaches the other paths "
+            "can send code to every site"
+        )
 
     def expires(self) -> datetime:
         """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
@@ -76,12 +103,11 @@ class FlowerKit(PartyKit):
         return QUIET | look | ONE_THREAD | {"FLWR_HOME": str(self.workspace), "PATH": path}
 
     def superlink(self, port: int | None = None) -> list[str]:
-        """What starts the SuperLink, or with ``port`` one that only this machine reaches; it remembers sites' keys in the kit."""
+        """What starts the SuperLink, always on loopback alone, at another ``port`` if given; it remembers keys in the kit."""
         own, federation = self.folder, self.federation
-        listens = "127.0.0.1" if port or federation.host in LOOPBACK else "0.0.0.0"
         tls = ["--ssl-ca-certfile", f"{own / 'ca.crt'}", "--ssl-certfile", f"{own / 'server.crt'}"]
         return [
-            *(program("flower-superlink"), "--host", listens, "--port", str(port or federation.port)),
+            *(program("flower-superlink"), "--host", HERE, "--port", str(port or federation.port)),
             *(*tls, "--ssl-keyfile", f"{own / 'server.key'}", "--enable-supernode-auth"),
             *("--disable-runtime-dependency-installation", "--database", f"{self.workspace / 'superlink.db'}"),
         ]
@@ -91,14 +117,14 @@ class FlowerKit(PartyKit):
         trusted = [] if trusted_entities is None else ["--trusted-entities", str(trusted_entities)]
         return [
             *(program("flower-supernode"), "--superlink", self.address, "--root-certificates", f"{self.folder / 'ca.crt'}"),
-            *("--auth-supernode-private-key", f"{self.folder / 'site.key'}", "--host", "127.0.0.1", "--port", str(port)),
+            *("--auth-supernode-private-key", f"{self.folder / 'site.key'}", "--host", HERE, "--port", str(port)),
             *("--node-config", node_config({SITE_KEY: str(facts)}), *trusted),
         ]
 
     def configure(self, address: str = "") -> None:
-        """Tell Flower's command line where the SuperLink is, by default where sites reach it."""
+        """Tell Flower's command line where the SuperLink is on this machine."""
         self.workspace.mkdir(mode=0o700, exist_ok=True)
-        facts = {"address": address or self.address, "root-certificates": str(self.folder / "ca.crt")}
+        facts = {"address": address or self.local_address, "root-certificates": str(self.folder / "ca.crt")}
         lines = [f"[superlink.{CONNECTION}]", *(f"{key} = {json.dumps(value)}" for key, value in facts.items())]
         write_private(self.workspace / "config.toml", ("\n".join(lines) + "\n").encode())
 

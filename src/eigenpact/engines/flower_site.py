@@ -16,6 +16,9 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ..errors import EigenpactError
+from ..runtime import SiteLedger, wire
+from ..runtime.mail import CHECKSUM, PREFIX
+from ..runtime.policy import shortened
 from .blas import limited_blas
 from .flower_grid import letter, text_of
 from .flower_kits import SITE_KEY
@@ -50,8 +53,8 @@ def answer(message: Message, context: Context) -> Message:
     try:
         came = done.get(timeout=facts.max_seconds)
     except queue.Empty:
-        log.warning("rule max_seconds = %g: one request takes longer: this run is over here", facts.max_seconds)
-        return Message(Error(FAILED, f"rule max_seconds = {facts.max_seconds:g}: the request took longer"), reply_to=message)
+        context.state[MEMORY] = ConfigRecord({"memory": b""})
+        return Message(Error(FAILED, _note_timeout(facts, data)), reply_to=message)
     if came is None:
         return Message(Error(FAILED, "the message could not be answered; the site's console says why"), reply_to=message)
     reply, memory = came
@@ -69,6 +72,18 @@ def _serve(facts: SiteFacts, remembered: bytes, data: bytes, done: queue.SimpleQ
     except BaseException:  # whatever it is, its text may hold values of rows
         log.exception("a message could not be answered")
         done.put(None)
+
+
+def _note_timeout(facts: SiteFacts, data: bytes) -> str:
+    """Write down that a request took too long; give what the coordinator is told.  What is still computed is never sent."""
+    reason = f"rule max_seconds = {facts.max_seconds:g}: the request took longer"
+    log.warning("%s: this run is over here, its plan and what was kept of it are forgotten", reason)
+    try:
+        header, _ = wire.unpack(memoryview(data)[PREFIX + CHECKSUM :])
+        SiteLedger(facts.ledger).write(run=shortened(str(header.get("run", ""))), what="failed", reason=reason)
+    except EigenpactError as error:
+        log.error("that could not be written to the ledger: %s", error)
+    return reason
 
 
 def _log_to_console() -> None:

@@ -34,7 +34,21 @@ log = logging.getLogger("eigenpact.coordinator")
 class OpenFederation:
     """An engine whose sites can be called; made by an engine's ``open``.
 
-    ``name`` and ``carrier`` are for errors: the engine's name, and what carries its messages.
+    Parameters
+    ----------
+    post : Post
+        Carries messages to the sites and back.
+    sites : tuple of str
+        Sites that are to take part.
+    features : tuple of str, int or None
+        The agreed columns in order, or their number; None if they are not known.
+    costs : Costs
+    min_sites : int
+        A run goes on only with this many sites.
+    round_timeout : float
+        Seconds a site may take to answer before the run goes on without it.
+    names : pair of str
+        For errors: the engine's name, and what carries its messages.
     """
 
     spread = False

@@ -1,7 +1,8 @@
 """What a site remembers between two requests, as bytes: for engines whose sites answer each request in a new process.
 
 The encoding is that of messages (``wire.py``): a JSON header and plain array buffers, never pickle.  Arrays come back with their
-bits, dtype and order of axes in memory, so that what is computed from them has the same bits too.  Nothing of this is sent.
+bits and dtype, and in C or Fortran order as they were, so that what is computed from them has the same bits too; other strides
+become C order, and subclasses of arrays are refused.  Nothing of this is sent.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def unpack_memory(data: bytes | bytearray | memoryview) -> dict[str, Any]:
 def _encode(value: Any, arrays: list[np.ndarray[Any, Any]], name: str) -> dict[str, Any]:
     if value is None or type(value) in PLAIN:
         return {"plain": value}
-    if isinstance(value, np.ndarray | np.generic):
+    if type(value) is np.ndarray or isinstance(value, np.generic):  # a subclass, say a masked array, would lose what it adds
         array = np.asarray(value)
         turned = array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous
         arrays.append(array.T if turned else array)
