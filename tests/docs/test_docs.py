@@ -48,7 +48,7 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
-SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower"}
+SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower", "reproduce-the-papers.md": "reproduce"}
 """Pages that take minutes, and the group of tests that they run in: their commands run with the tests of faults."""
 
 NEEDS = {
