@@ -57,7 +57,7 @@ def rows(size: str) -> Iterator[Row]:
     )
     yield pytest_row("theory: (10)-(13), Theorem 1, the Lagrangian (8)", "pass", ALGORITHM)
     if full:
-        many = ("tests/engines/test_mpi.py", "-k", "graph_estimators and 20", "-m", "faults")
+        many = ("tests/engines/test_mpi.py", "-k", "graph_estimators and 20", "-m", "paper")
         yield pytest_row(
             "MPI, 20 ranks, one node each, k = 2, three methods at their own tol, against in-process", "within 1e-10", *many
         )

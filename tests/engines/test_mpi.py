@@ -386,7 +386,7 @@ np.savez(f"{sys.argv[1]}/{engine}-{rank}.npz", **scores)
 """
 
 
-@pytest.mark.parametrize(("ranks", "nodes"), [(3, 5), pytest.param(20, 20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 5), pytest.param(20, 20, marks=pytest.mark.paper)])
 def test_graph_estimators_on_ranks_equal_one_process(job, tmp_path: Path, ranks: int, nodes: int) -> None:
     """Two components each, at every method's own tolerance: what a node finds is what it finds in one process."""
     for count, engine in ((1, "inprocess"), (ranks, "mpi")):
