@@ -84,15 +84,9 @@ class Flower:
         for name in ("round_timeout", "start_timeout"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
-        federation = FlowerKit.read(self.kit, "coordinator").federation
-        wanted = self.sites or federation.sites
-        unknown = sorted(set(wanted) - set(federation.sites))
-        if unknown:
-            raise InputError(f"{unknown[0]!r} is not a site of federation {federation.name!r}: {', '.join(federation.sites)}")
-        if not 0 <= self.min_sites <= len(wanted):
-            raise InputError(f"min_sites={self.min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
-        object.__setattr__(self, "sites", tuple(wanted))
-        object.__setattr__(self, "min_sites", self.min_sites or len(wanted))
+        wanted, least = FlowerKit.read(self.kit, "coordinator").federation.taking_part(self.sites, self.min_sites)
+        object.__setattr__(self, "sites", wanted)
+        object.__setattr__(self, "min_sites", least)
 
     @contextmanager
     def open(self) -> Iterator[OpenFederation]:

@@ -73,6 +73,16 @@ class Federation:
         elif not self.features or len(set(self.features)) < len(self.features):
             raise InputError("features must be one or more names of columns, each once")
 
+    def taking_part(self, sites: tuple[str, ...] | None, min_sites: int) -> tuple[tuple[str, ...], int]:
+        """The sites of a run (None: all of the federation), and how many of them there must be at least (0: all)."""
+        wanted = sites or self.sites
+        unknown = sorted(set(wanted) - set(self.sites))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is not a site of federation {self.name!r}: {', '.join(self.sites)}")
+        if not 0 <= min_sites <= len(wanted):
+            raise InputError(f"min_sites={min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
+        return tuple(wanted), min_sites or len(wanted)
+
 
 @dataclass(frozen=True)
 class PartyKit:
