@@ -322,6 +322,7 @@ def test_a_killed_rank_ends_the_job_which_resumes_from_its_journal(job, tmp_path
 
 
 @pytest.mark.faults
+@pytest.mark.crowded
 def test_many_ranks_on_few_cores(job) -> None:
     """40 sites on 32 ranks, far more than there are cores."""
     code = """
