@@ -186,7 +186,7 @@ class GraphKernelPCA(GraphEstimator):
         count = 0 if landmarks is not None else method.centring_features // 2
         return KernelModel(
             kernel,
-            found["own table"],
+            found["rows"],
             found["alpha"],
             found.get("mean values", np.zeros(n))[:n],
             found.get("centre square", 0.0),

@@ -8,7 +8,7 @@ import scipy.linalg
 from sklearn.decomposition import KernelPCA
 
 import eigenpact as ep
-from eigenpact.errors import ProgramError
+from eigenpact.errors import InputError, ProgramError
 
 RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
 
@@ -24,7 +24,7 @@ def unit_rows(tables):
 
 
 def dense_algorithm_1(phi, rho, iterations):
-    """(10)-(13) with explicit features phi[j] (n_j x P), z and eta in feature space; the iterates and the Lagrangian (8)."""
+    """(10)-(13) with explicit features phi[j] (n_j x P), z and eta in feature space; w_j, z_j and (8) after every iteration."""
     Omega = {j: (j, *RING[j]) for j in RING}
     alpha = {}
     for j, F in phi.items():
@@ -38,7 +38,7 @@ def dense_algorithm_1(phi, rho, iterations):
         alpha[j] = -alpha[j] if overlap < 0 else alpha[j]
     P = {j: F.T @ np.linalg.pinv(F @ F.T) @ F for j, F in phi.items()}  # projector on span phi(X_j)
     eta = {(j, q): np.zeros(phi[j].shape[1]) for j in RING for q in Omega[j]}
-    iterates, lagrangian = [], []
+    iterates, copies, lagrangian = [], [], []
     for _ in range(iterations):
         z = {}
         for j in RING:  # (10), (11)
@@ -51,6 +51,7 @@ def dense_algorithm_1(phi, rho, iterations):
             for q in Omega[j]:
                 eta[j, q] = eta[j, q] + rho * (F.T @ alpha[j] - P[j] @ z[q])
         iterates.append({j: phi[j].T @ alpha[j] for j in RING})
+        copies.append(z)
         value = 0.0
         for j, F in phi.items():
             value -= np.sum((F @ F.T @ alpha[j]) ** 2)
@@ -58,7 +59,7 @@ def dense_algorithm_1(phi, rho, iterations):
                 gap = F.T @ alpha[j] - P[j] @ z[q]
                 value += eta[j, q] @ gap + rho / 2 * gap @ gap
         lagrangian.append(value)
-    return iterates, lagrangian
+    return iterates, copies, lagrangian
 
 
 def fitted(tables, **options):
@@ -72,11 +73,16 @@ def test_iterates_and_lagrangian_are_the_papers_formulas():
     tables = blocks()
     phi = unit_rows(tables)
     rho = 2 * max(np.linalg.eigvalsh(F @ F.T)[-1] for F in phi.values())
-    iterates, lagrangian = dense_algorithm_1(phi, rho, 7)
-    pca = fitted(tables)
+    iterates, copies, lagrangian = dense_algorithm_1(phi, rho, 7)
+    pca, wide = fitted(tables), fitted(tables, method={"span": "neighbourhood"})
     for j, F in phi.items():
         found = pca.node_iterates_[j][0] @ F  # w_j of every iteration
         np.testing.assert_allclose(found, [w[j] for w in iterates], rtol=0, atol=1e-8)
+        seen = np.concatenate([F, *(phi[other] for other in RING[j])])
+        found = wide.node_iterates_[j][0] @ seen  # z_j of every iteration
+        np.testing.assert_allclose(found, [z[j] for z in copies], rtol=0, atol=1e-8)
+        direction = wide.models_[j].alpha[:, 0] @ seen
+        np.testing.assert_allclose(direction, copies[-1][j] / np.linalg.norm(copies[-1][j]), rtol=0, atol=1e-8)
     np.testing.assert_allclose(pca.lagrangian_[0], lagrangian, rtol=1e-8)
 
 
@@ -133,7 +139,7 @@ def test_lagrangian_is_recorded_at_the_rho_of_theorem_2(seed):
     phi = unit_rows(tables)
     rho = 1.001 * max(assumption_2(F @ F.T, 3) for F in phi.values())
     pca = fitted(tables, method={"rho": rho}, max_iterations=25)
-    _, lagrangian = dense_algorithm_1(phi, rho, 25)
+    *_, lagrangian = dense_algorithm_1(phi, rho, 25)
     np.testing.assert_allclose(pca.lagrangian_[0], lagrangian, rtol=1e-8)
     assert np.diff(lagrangian).max() <= 0  # no rise on these
     assert pca.lagrangian_rises_ == [0]
@@ -173,6 +179,36 @@ def test_further_components_are_those_of_the_central_kernel_pca():
     T, exact = pca.transform(tables["n0"], site="n3"), central.transform(tables["n0"])
     for c in range(2):
         assert abs(np.corrcoef(T[:, c], exact[:, c])[0, 1]) > 0.99
+
+
+def test_directions_made_of_all_rows_seen_come_closer_than_those_of_own():
+    """Every component at every node, by the same messages; a node's model then has its neighbours' rows, too."""
+    rng = np.random.default_rng(3)
+    tables = {f"n{j}": rng.normal(size=(25, 10)) * [3, 2, *[0.7] * 8] for j in range(8)}
+    new = rng.normal(size=(200, 10)) * [3, 2, *[0.7] * 8]
+    shared = {"gamma": 0.03, "graph": "ring:4", "random_state": 0}
+    central = ep.GraphKernelPCA(2, **shared, method="central").fit(tables)
+    own = ep.GraphKernelPCA(2, **shared).fit(tables)
+    wide = ep.GraphKernelPCA(2, **shared, method=ep.ProjectionConsensus(span="neighbourhood")).fit(tables)
+    assert own.converged_
+    sent = [[(m.round, m.sender, m.receiver, m.bytes) for m in pca.ledger_] for pca in (own, wide)]
+    assert sent[0] == sent[1]
+    exact = central.transform(new)
+    for node in tables:
+        assert [len(pca.models_[node].rows) for pca in (own, wide)] == [25, 125]
+        for c in range(2):
+            apart, errors = [], []
+            for pca in (own, wide):
+                apart.append(1 - abs(pca.similarity(central)[node][c, c]))
+                errors.append(1 - abs(np.corrcoef(pca.transform(new, site=node)[:, c], exact[:, c])[0, 1]))
+            assert apart[1] < apart[0] / 2
+            assert errors[1] < errors[0]
+
+
+def test_wrong_spans_and_starts_are_refused():
+    for wrong in ({"span": "all"}, {"start": "neighbourhood"}):
+        with pytest.raises(InputError, match=r"must be "):
+            ep.ProjectionConsensus(**wrong)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])

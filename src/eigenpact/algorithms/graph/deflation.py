@@ -16,25 +16,25 @@ from ...runtime import Exchange, Local, Max, Reply, Site, local
 from .neighbourhood import SLACK, square_in
 
 
-@local(sends={"scores": "n"}, keeps=("shadow",))
+@local(sends={"scores": "n"}, keeps=("own shadow",))
 def send_scores(site: Site) -> Reply:  # line 8
     """t of the node's rows: the mean over the neighbourhood of the z_l's values."""
     t = site.kept["z values"].mean(axis=1)
-    shadow = site.kept.get("shadow", np.zeros((len(t), 0)))
-    return Reply(send=t, keep={"shadow": np.column_stack([*shadow.T, t])})
+    return Reply(send=t, keep={"own shadow": t})
 
 
-@local(sends={"square": ""}, keeps=("scores",))
+@local(sends={"square": ""}, keeps=("shadow",))
 def score_square(site: Site) -> Reply:
-    """t^T G_j^{-1} t: the least square of a direction with these scores; at most 1 if they were exact."""
-    t = np.concatenate([site.kept["shadow"][:, -1], *(site.inbox[name][0] for name in site.kept["order"][1:])])
-    return Reply(send=SLACK * square_in(site.kept["gram"], t), keep={"scores": t})
+    """t^T G_j^{-1} t: the least square of a direction with these scores; at most 1 if they were exact.  Keeps t."""
+    t = np.concatenate([site.kept["own shadow"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
+    earlier = site.kept.get("shadow", np.zeros((len(t), 0)))
+    return Reply(send=SLACK * square_in(site.kept["gram"], t), keep={"shadow": np.column_stack([*earlier.T, t])})
 
 
 @local(takes={"square": ""}, keeps=("gram", "shares"))
 def deflate(site: Site, square: Any) -> Reply:
     """G_j - s t t^T, s = 1 / max(1, square)."""
-    share, t = 1.0 / max(1.0, float(square)), site.kept["scores"]
+    share, t = 1.0 / max(1.0, float(square)), site.kept["shadow"][:, -1]
     return Reply(
         keep={"gram": site.kept["gram"] - share * np.outer(t, t), "shares": np.append(site.kept.get("shares", ()), share)}
     )

@@ -7,7 +7,7 @@ Problem
 
 Rounds
     1. nodes send rows to neighbours and centre kernels at a common point (``neighbourhood``)
-    2. alpha_j <- projection of the neighbourhood's own first direction; signs are agreed on once around the graph
+    2. alpha_j <- projection of a direction that all nodes agree on (``frames``); signs are agreed on once around the graph
     3. rho <- 2 max_j lambda_1(K_j) (max-consensus), half as much again if a node has one neighbour only
     4. for each iteration:
     5.     l sends K_l^{-1} phi(X_l)^T eta_lj + rho alpha_l to each j;  z_j <- their sum / (rho |Omega_j|), (10), (11)
@@ -16,9 +16,11 @@ Rounds
     8. for a further component: t(x) <- the mean of the z_l's values at x, sent to neighbours;  G_j <- G_j - s t t^T with the
        largest s <= 1 that leaves all G_j positive semidefinite (max-consensus);  from line 2
     9. after every component nodes look for signs that it is wrong, and agree on the worst (``trust``)
+    10. the answer is w_j, made of own rows as in the paper, or z_j, made of all rows that the node has seen (``span``)
 
 Leaves the site
-    Its rows (n_j x d), to its neighbours; n_j numbers to each neighbour in line 5, n_l in line 6; signs and scores, n_j each.
+    Its rows (n_j x d), to its neighbours; n_j numbers to each neighbour in line 5, n_l in line 6; signs and scores, n_j each;
+    10 n_j for the start.
 
 Cost
     8 (n_j + n_l) bytes per neighbour and iteration, diameter x 8 for each agreement; O(N^2) flops per iteration, N the rows of
@@ -26,10 +28,11 @@ Cost
 
 Differences from the paper
     One vector instead of two in line 5: the sum of what the paper sends.  Start and signs are ours: the paper's random start
-    works only with signs agreed, and a node's own direction is too weak to agree by on a long ring.  rho is constant (the paper's
-    schedule, 10, 50, 100 for neighbours and 100 for the node itself, is ``schedule="paper"``; it tells no iterations for the
-    steps, here 10 each); rho |Omega_j| <= 2 lambda_1(K_j) overflows and is refused.  A pseudo-inverse for K_j^{-1}.  Own stopping
-    rule.  Line 8 (several components) is ours.  The augmented Lagrangian (8) is recorded at the nodes, not proved to fall.
+    works only with signs agreed, and a node's own rows, or its neighbourhood's, may have the second direction first, which takes
+    many iterations to turn round.  rho is constant (the paper's schedule, 10, 50, 100 for neighbours and 100 for the node itself,
+    is ``schedule="paper"``; it tells no iterations for the steps, here 10 each); rho |Omega_j| <= 2 lambda_1(K_j) overflows and
+    is refused.  A pseudo-inverse for K_j^{-1}.  Own stopping rule.  Line 8 (several components) and z_j as an answer are ours.
+    The augmented Lagrangian (8) is recorded at the nodes, not proved to fall.
 
 References
     F. He, R. Yang, L. Shi, X. Huang, "A decentralized framework for kernel PCA with projection consensus constraints".
@@ -50,14 +53,16 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import InputError, ProgramError
-from ...linalg import Array, top_eigenpairs
+from ...linalg import Array
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
 from . import neighbourhood, trust
 from .deflation import remove_direction
+from .frames import agree_on_direction, make_frame
+from .frames import most_rounds as rounds_to_start
 from .neighbourhood import blocks_of, meet, own_kernel
 from .network import GraphProblem, GraphSolution, Network
 from .signs import agree_on_signs
-from .trust import complaints, found_trust
+from .trust import complaints, found_trust, keep_copy
 
 CHECK_EVERY = 5
 RANK = 1e-6
@@ -69,12 +74,13 @@ STEADY = 3
 TIED, TIED_TOL = 0.9, 1e-3
 """Directions whose variances have a larger ratio turn towards the first so slowly that steps must be this small to tell."""
 
-STARTS = ("neighbourhood", "own", "random")
+Span = Literal["own", "neighbourhood"]
+STARTS = ("agreed", "own", "random")
 PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
 """For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
 
 RESULTS = (
-    *("own table", "alpha", "lengths", "history", "iterates"),
+    *("rows", "alpha", "lengths", "history", "iterates"),
     *("mean values", "basis", "feature mean", "centre square"),
 )
 """What nodes keep of the answer."""
@@ -83,23 +89,17 @@ RESULTS = (
 @local(
     takes={"start": "", "seed": ""},
     sends={"largest": ""},
-    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "moves", "ratio"),
+    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "copies", "moves"),
 )
 def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
-    """lambda_1(K_j); begin with the neighbourhood's own direction (start 0), the node's own (1) or a random one (2)."""
+    """lambda_1(K_j); begin with the node's own first direction (start 0 or 1) or a random one (2)."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
     values, V = np.linalg.eigh(G[:n, :n])
     kept = values > RANK * values[-1]
     site_values, V = values[kept], V[:, kept]
-    largest, v = top_eigenpairs(G, min(2, len(G)))
-    if start == 0:
-        target = (G[:n] @ v[:, 0]) / np.sqrt(max(largest[0], np.finfo(float).tiny))
-        now = V @ ((V.T @ target) / site_values)
-    else:
-        now = V[:, -1] if start == 1 else V @ site.rng(int(seed)).standard_normal(V.shape[1])
+    now = V @ site.rng(int(seed)).standard_normal(V.shape[1]) if start == 2 else V[:, -1]
     eta = np.zeros((n, len(site.kept["sizes"])))
-    reset: dict[str, Any] = {"eta": eta, "z values": (G[:n, :n] @ now)[:, None], "settled": False, "trail": [], "moves": []}
-    reset["ratio"] = float(largest[-1] / largest[0]) if len(site.kept["sizes"]) > 1 and largest[0] > 0 else 0.0
+    reset = {"eta": eta, "z values": (G[:n, :n] @ now)[:, None], "settled": False, "trail": [], "copies": [], "moves": []}
     return Reply(send=float(values[-1]), keep={"values": site_values, "vectors": V, "now": now} | reset)
 
 
@@ -112,15 +112,17 @@ def send_coefficients(site: Site, own: Any, others: Any) -> Reply:  # line 5
     return Reply(send=messages, keep={"own coefficients": mine})
 
 
-@local(takes={"own": "", "others": ""}, sends={"values": "n"}, keeps=("own values",))
+@local(takes={"own": "", "others": ""}, sends={"values": "n"}, keeps=("own values", "copies"))
 def send_values(site: Site, own: Any, others: Any) -> Reply:  # lines 5, 6
     """z_j by (10) and (11); its values phi(X_l)^T z_j for each neighbour l."""
     order, blocks, G = site.kept["order"], blocks_of(site), site.kept["gram"]
     c = np.concatenate([site.kept["own coefficients"], *(site.inbox[name][0] for name in order[1:])])
     c = c / (float(own) + float(others) * (len(order) - 1))
     v = G @ c
-    v = v / max(1.0, np.sqrt(max(float(c @ v), 0.0)))
-    return Reply(send={name: v[blocks[name]] for name in order[1:]}, keep={"own values": v[blocks[site.name]]})
+    long = max(1.0, np.sqrt(max(float(c @ v), 0.0)))
+    c, v = c / long, v / long
+    keep = {"own values": v[blocks[site.name]], "copies": [*site.kept["copies"], c]}
+    return Reply(send={name: v[blocks[name]] for name in order[1:]}, keep=keep)
 
 
 @local(takes={"own": "", "others": ""}, sends={"moved": ""}, keeps=("now", "eta", "z values", "trail", "moves"))
@@ -150,6 +152,16 @@ def update(site: Site, own: Any, others: Any) -> Reply:  # line 6
     return Reply(send=moved, keep=keep)
 
 
+@local(takes={"wide": ""}, keeps=("rows", "alpha", "iterates"))
+def hand_over(site: Site, wide: Any) -> Reply:  # line 10
+    """The rows that the answer is made of, own ones or all seen, and its coefficients."""
+    if wide:
+        kept = {"rows": site.kept["tables"], "alpha": site.kept["wide alpha"], "iterates": site.kept["wide iterates"]}
+    else:
+        kept = {"rows": site.kept["own table"]} | {name: site.kept[name] for name in ("alpha", "iterates")}
+    return Reply(keep=kept)
+
+
 def _inverse(site: Site) -> Callable[[Array], Array]:
     """Product with the pseudo-inverse of K_j."""
     values, V = site.kept["values"], site.kept["vectors"]
@@ -166,7 +178,11 @@ class ProjectionConsensus:
         rho = 2 max_j lambda_1(K_j) throughout, or the paper's numbers, which suit its data.
     rho : float, optional
         The constant, if it is to be another.
-    start : "neighbourhood", "own" or "random"
+    start : "agreed", "own" or "random"
+        The leading direction of the sum of all neighbourhoods' scatters, that of the node's own rows, or a random one.
+    span : "own" or "neighbourhood"
+        What a node's directions are made of: its own rows, as in the paper, or those of its neighbours, too, which it has seen.
+        The second are closer to the central ones; a node's model then contains its neighbours' rows.
     noise : float
         Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the system's entropy, and
         uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
@@ -178,7 +194,8 @@ class ProjectionConsensus:
 
     schedule: Literal["constant", "paper"] = "constant"
     rho: float | None = None
-    start: Literal["neighbourhood", "own", "random"] = "neighbourhood"
+    start: Literal["agreed", "own", "random"] = "agreed"
+    span: Span = "own"
     noise: float = 0.0
     centring_features: int = 4096
     keep_iterates: bool = False
@@ -194,6 +211,8 @@ class ProjectionConsensus:
             raise InputError(f"rho={self.rho!r} must be a number > 0, or None for the rule; the paper's schedule has its own")
         if self.start not in STARTS:
             raise InputError(f"start={self.start!r} must be one of {', '.join(STARTS)}")
+        if self.span not in ("own", "neighbourhood"):
+            raise InputError(f"span={self.span!r} must be 'own' or 'neighbourhood'")
         if not self.noise >= 0:
             raise InputError(f"noise={self.noise!r} must be a standard deviation >= 0")
         if self.centring_features < 2 or self.centring_features % 2:
@@ -204,6 +223,7 @@ class ProjectionConsensus:
         """No fit takes more."""
         wide = network.diameter
         per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + network.rounds_to(trust.PRECISION)
+        per_component += rounds_to_start(network)
         centring = network.rounds_to(neighbourhood.EXACTLY) + network.rounds_to(neighbourhood.PRECISION)
         return 2 + centring + wide + k * per_component
 
@@ -219,6 +239,8 @@ class ProjectionConsensus:
                 share = await remove_direction()  # line 8
             done, moved = await self._component(problem, tol)
             signs = await found_trust(problem, self.keep_iterates)  # line 9
+            if self.span == "neighbourhood":
+                await Local(keep_copy, np.float64(self.keep_iterates))
             values = (done, 1.0 - signs["apart"], 1.0 - signs["missing"], signs["constant"], share, signs["tied"])
             for name, value in zip(notes, values, strict=True):
                 notes[name].append(value)
@@ -233,6 +255,7 @@ class ProjectionConsensus:
                     f"direction that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use "
                     "method='random-features'"
                 )
+        await Local(hand_over, np.float64(self.span == "neighbourhood"))  # line 10
         fine = f"no direction moved by more than {tol:.1e} of its length; neighbours' cosines >= {min(notes['agreement']):.2f}"
         return GraphSolution(sum(notes["iterations"]), not reasons, "; ".join(reasons) or fine, notes)
 
@@ -242,6 +265,9 @@ class ProjectionConsensus:
         largest = float(await Max(begin_component, *start))  # lines 2, 3
         smallest = 1 + min(len(others) for others in problem.network.graph.values())
         largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1
+        await Local(make_frame)
+        if self.start == "agreed":
+            await agree_on_direction(problem.network)
         await agree_on_signs(problem.network)
         t, moved = 0, 0.0
         alone = len(problem.network.graph) == 1  # nobody to agree with: the start is the answer

@@ -7,8 +7,9 @@ What nodes look at, all of it without knowing the truth
     constant   mean^2 / mean square of the projections of all nodes' rows, by ``gossip``: what is left of the mean, and 0 if
                rows are centred; the constant feature of ``neighbourhood`` has 1
     again      the largest absolute cosine between a node's direction and its own of an earlier component
-    tied       the mean over nodes of lambda_2 / lambda_1 of the neighbourhoods' kernels: near 1 the two directions nearly tie, it
-               takes hundreds of iterations to tell them apart, and small steps do not mean that they have been
+    tied       lambda_2 / lambda_1 of the sum of all neighbourhoods' scatters (``frames``), or with another start the mean over
+               nodes of the neighbourhoods' own: near 1 the two directions nearly tie, it takes hundreds of iterations to tell
+               them apart, and small steps do not mean that they have been
 """
 
 from __future__ import annotations
@@ -62,9 +63,22 @@ def send_direction(site: Site, keep: Any) -> Reply:
     return Reply(send=now / length, keep=kept)
 
 
+@local(takes={"keep": ""}, keeps=("wide alpha", "wide iterates"))
+def keep_copy(site: Site, keep: Any) -> Reply:
+    """Keep the node's copy z_j of the common direction, of length 1, as coefficients of all rows seen."""
+    G, n = site.kept["gram"], site.kept["sizes"][0]
+    copies = site.kept["copies"] or [np.append(site.kept["now"], np.zeros(len(G) - n))]
+    length = np.sqrt(max(float(copies[-1] @ G @ copies[-1]), np.finfo(float).tiny))
+    earlier, iterates = site.kept.get("wide alpha", np.zeros((len(G), 0))), site.kept.get("wide iterates", ())
+    found = np.array([_in_features(site, c, earlier) for c in copies]).reshape(-1, len(G))
+    kept = {"wide alpha": np.column_stack([*earlier.T, found[-1] / length])}
+    return Reply(keep=kept | {"wide iterates": [*iterates, found if keep else found[:0]]})
+
+
 def _in_features(site: Site, coefficients: Array, earlier: Array) -> Array:
-    """Coefficients of the rows' features, given those of what is left of them without earlier directions."""
-    shadow, shares = site.kept.get("shadow", np.zeros((len(coefficients), 0))), site.kept.get("shares", np.zeros(0))
+    """Coefficients of features of own rows, or of all seen, given those of what is left of them without earlier directions."""
+    m = len(coefficients)
+    shadow, shares = site.kept.get("shadow", np.zeros((m, 0)))[:m], site.kept.get("shares", np.zeros(0))
     found: Array = coefficients - earlier @ (shares * (shadow.T @ coefficients))
     return found
 

@@ -1,0 +1,130 @@
+"""A direction to begin with that all nodes agree on: the leading one of the sum of all neighbourhoods' scatters.
+
+Problem
+    A few hundred rows may vary most along another direction than all rows do.  Where neighbours begin with different directions,
+    projection consensus takes long to turn them round, or ends between them.  What a neighbourhood's rows do tell is the span of
+    their first F directions; only which of them comes first must be decided by all nodes together.
+
+Rounds
+    1. D_j <- the first F directions of node j's neighbourhood, lambda_j their variances;  D_root stands
+    2. as often as the graph is wide: a node whose D stands sends its projection on its own rows to its neighbours;  one whose D
+       does not stand yet turns it by the rotation R closest to the neighbours', D_j <- D_j R, which then stands
+    3. S <- the mean over nodes of R^T diag(lambda_j) R (``gossip``): in one frame for all nodes
+    4. begin with D_j s, s the leading eigenvector of S, projected on the node's own rows
+
+Leaves the site
+    n_j x F coefficients of its own rows, to its neighbours, who have the rows; F x F numbers, averaged on.
+
+Cost
+    8 (n_j F + 1) bytes per neighbour and exchange in line 2, 8 F^2 in line 3.
+
+Differences from the paper
+    All of it; the paper begins with random directions.
+
+References
+    P. H. Schoenemann, "A generalized solution of the orthogonal Procrustes problem", Psychometrika 31 (1966), for line 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...linalg import Array, top_eigenpairs
+from ...runtime import Exchange, Local, Reply, Site, local
+from .gossip import NOW, average
+from .neighbourhood import blocks_of, own_kernel
+from .network import Network
+
+FRAME = 10
+"""F: the direction that comes first for all rows is among so many first ones of every neighbourhood."""
+
+PRECISION = 1e-6
+"""Of the averaged scatter."""
+
+LEAST = 1e-12
+"""Directions with less than this share of the first one's variance are left out: rounding has made them."""
+
+KEPT = ("frame", "own frame", "scatter", "settled")
+
+
+@local(keeps=(*KEPT, "ratio"))
+def make_frame(site: Site) -> Reply:  # line 1
+    """D_j as coefficients of all rows seen (N x F) and of own rows (n x F, projected); how near the second variance is."""
+    G, n = site.kept["gram"], site.kept["sizes"][0]
+    variances, vectors = top_eigenpairs(G, min(FRAME, len(G)))
+    kept = variances > LEAST * max(variances[0], np.finfo(float).tiny)
+    frame, scatter = np.zeros((len(G), FRAME)), np.zeros((FRAME, FRAME))
+    frame[:, : kept.sum()] = vectors[:, kept] / np.sqrt(variances[kept])
+    scatter[np.arange(kept.sum()), np.arange(kept.sum())] = variances[kept]
+    V, values = site.kept["vectors"], site.kept["values"]
+    own = V @ ((V.T @ (G[:n] @ frame)) / values[:, None])
+    ratio = _ratio(variances) if len(site.kept["sizes"]) > 1 else 0.0
+    return Reply(keep={"frame": frame, "own frame": own, "scatter": scatter, "settled": False, "ratio": ratio})
+
+
+@local(takes={"root": "c"}, sends={"frame": "n f", "settled": ""}, keeps=KEPT)
+def offer_frame(site: Site, root: Any) -> Reply:  # line 2
+    """Send the projected frame, and whether it stands."""
+    turned = _turned(site, bytes(root).decode())
+    return Reply(send=(turned["own frame"], np.float64(turned["settled"])), keep=turned)
+
+
+@local(takes={"root": "c"}, keeps=(*KEPT, NOW))
+def take_frame(site: Site, root: Any) -> Reply:
+    """Take in the last messages; put the scatter forward."""
+    turned = _turned(site, bytes(root).decode())
+    return Reply(keep=turned | {NOW: turned["scatter"]})
+
+
+def _turned(site: Site, root: str) -> dict[str, Any]:
+    """The node's frame, turned towards the neighbours' that stand if its own does not yet."""
+    frame, own, scatter, settled = (site.kept[name] for name in KEPT)
+    heard = sorted(name for name, (_, stands) in site.inbox.items() if stands > 0)
+    if not settled and site.name != root and heard:
+        G, blocks = site.kept["gram"], blocks_of(site)
+        products = np.sum([site.inbox[name][0].T @ (G[blocks[name]] @ frame) for name in heard], axis=0)
+        R = closest_rotation(products)
+        frame, own, scatter = frame @ R, own @ R, R.T @ scatter @ R
+    return {"frame": frame, "own frame": own, "scatter": scatter, "settled": settled or site.name == root or bool(heard)}
+
+
+def closest_rotation(products: Array) -> Array:
+    """The orthogonal R for which D R is closest to E, given the inner products E^T D.
+
+    >>> closest_rotation(np.array([[0.0, -2.0], [0.5, 0.0]])) + 0.0
+    array([[ 0.,  1.],
+           [-1.,  0.]])
+    """
+    left, _, right = np.linalg.svd(products.T)
+    R: Array = left @ right
+    return R
+
+
+@local(keeps=("now", "z values", "settled", "ratio"))
+def begin_in_frame(site: Site) -> Reply:  # line 4
+    """The agreed direction's projection on the node's own rows; its sign is yet to be agreed on.  How near the second one is."""
+    variances, leading = top_eigenpairs(site.kept[NOW], 2)
+    now = site.kept["own frame"] @ leading[:, 0]
+    ratio = _ratio(variances) if len(site.kept["sizes"]) > 1 else 0.0
+    return Reply(keep={"now": now, "z values": (own_kernel(site) @ now)[:, None], "settled": False, "ratio": ratio})
+
+
+def _ratio(variances: Array) -> float:
+    return float(max(variances[1], 0.0) / variances[0]) if len(variances) > 1 and variances[0] > 0 else 0.0
+
+
+async def agree_on_direction(network: Network) -> None:
+    """Leave the start at every node as "now"."""
+    root = np.frombuffer(min(network.graph).encode(), dtype=np.uint8)
+    for _ in range(network.diameter):
+        await Exchange(offer_frame, root)
+    await Local(take_frame, root)
+    await average(network, PRECISION)  # line 3
+    await Local(begin_in_frame)
+
+
+def most_rounds(network: Network) -> int:
+    """Exchanges and averages of one start."""
+    return network.diameter + network.rounds_to(PRECISION)
