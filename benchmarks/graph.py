@@ -160,13 +160,16 @@ def _components(seeds: int) -> Row:
 
 
 def _cost(counts: tuple[int, ...]) -> Row:
-    """Processor seconds that a node's local functions take for one iteration, those of central kernel PCA; rounds of a fit."""
-    ours, central, rounds = [], [], []
-    for count in counts:
-        nodes = paper.deal(count, 50, 0).nodes
-        spent = [_arithmetic(nodes, 10) for _ in range(2)]
-        ours.append(min(seconds for seconds, _ in spent))
-        rounds.append(spent[0][1])
+    """Processor seconds that a node's local functions take for one iteration, those of central kernel PCA; rounds of a fit.
+
+    The least of several fits, which take turns, because what else the machine does makes a fit slower and never faster.
+    """
+    dealt = [paper.deal(count, 50, 0).nodes for count in counts]
+    spent = [[_arithmetic(nodes, 10) for nodes in dealt] for _ in range(3)]
+    ours = [min(seconds for seconds, _ in of_one) for of_one in zip(*spent, strict=True)]
+    rounds = [found for _, found in spent[0]]
+    central = []
+    for nodes in dealt:
         begin = time.process_time()
         paper.fitted(nodes, method="central")
         central.append(time.process_time() - begin)

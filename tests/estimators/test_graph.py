@@ -211,7 +211,7 @@ def test_iterates_of_every_component_end_with_the_answer():
         curve = pca.iterate_similarity(central, c)
         assert curve.shape == (pca.notes_["iterations"][c], 6)
         np.testing.assert_allclose(curve[-1], [abs(found[c, c]) for found in pca.similarity(central).values()], rtol=1e-10)
-    with pytest.raises(InputError, match=r"kept no iterates; fit with method=ep.ProjectionConsensus"):
+    with pytest.raises(InputError, match=r"kept no iterates; fit two nodes or more with method=ep.ProjectionConsensus"):
         ep.GraphKernelPCA(1, **shared).fit(tables).iterate_similarity(central)
 
 

@@ -118,7 +118,7 @@ class GraphKernelPCA(GraphEstimator):
         if not (isinstance(self.method, str) and self.method in REFERENCES):
             return super().fit(X, y, sites=sites)
         # all rows in one place: every node is given the central answer, or the best its own rows allow
-        base = GraphKernelPCA(**(self.get_params() | {"method": "own", "callback": None})).fit(X, sites=sites)
+        base = GraphKernelPCA(**(self.get_params() | {"n_components": 1, "method": "own", "callback": None})).fit(X, sites=sites)
         if len(base.models_) < len(base.sites_):
             raise InputError(f"method={self.method!r} needs all rows in one process; here are {len(base.models_)} nodes")
         self.__dict__ |= {name: value for name, value in vars(base).items() if name.endswith("_") and not name.startswith("_")}
@@ -219,7 +219,9 @@ class GraphKernelPCA(GraphEstimator):
         """
         reference = self._reference(central)
         if not self.node_iterates_:
-            raise InputError("this fit kept no iterates; fit with method=ep.ProjectionConsensus(keep_iterates=True)")
+            raise InputError(
+                "this fit kept no iterates; fit two nodes or more with method=ep.ProjectionConsensus(keep_iterates=True)"
+            )
         columns = []
         for node in natural_order(self.node_iterates_):
             model = self._kernel_model(node)

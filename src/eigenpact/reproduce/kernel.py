@@ -176,6 +176,7 @@ def fig5(size: Size, seed: int, watch: Watch, repeats: int | None = None) -> Rep
         "Own: directions made of a node's own rows, Algorithm 1's w_j, beside kernel PCA of the node's and its neighbours' rows "
         "projected on the span of its own.  All: directions made of all these rows, Algorithm 1's z_j (span='neighbourhood'), "
         "beside kernel PCA of them.  The paper does not say which it compares; the picture shows the second.",
+        "The start is ours, not the paper's random one, and most of the similarity is there after the first iteration.",
     ]
     figure = _figure("Figure 5: similarity after every iteration", "iterations", curves)
     return Reproduced("Figure 5", [Grid("Mean similarity", columns, rows)], remarks, figure, {"rows": rows})

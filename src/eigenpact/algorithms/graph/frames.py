@@ -1,4 +1,4 @@
-"""A direction to begin with that all nodes agree on: the leading one of the sum of all neighbourhoods' scatters.
+"""A direction to begin with that all nodes agree on: the one along which the rows of all nodes vary most.
 
 Problem
     A few hundred rows may vary most along another direction than all rows do.  Where neighbours begin with different directions,
@@ -6,10 +6,11 @@ Problem
     their first F directions; only which of them comes first must be decided by all nodes together.
 
 Rounds
-    1. D_j <- the first F directions of node j's neighbourhood, lambda_j their variances;  D_root stands
+    1. D_j <- the first F directions of node j's neighbourhood;  S_j <- the scatter of the node's own rows along them, so that
+       every row counts once, whatever the number of neighbourhoods it is in;  D_root stands
     2. as often as the graph is wide: a node whose D stands sends its projection on its own rows to its neighbours;  one whose D
        does not stand yet turns it by the rotation R closest to the neighbours', D_j <- D_j R, which then stands
-    3. S <- the mean over nodes of R^T diag(lambda_j) R (``gossip``): in one frame for all nodes
+    3. S <- the mean over nodes of R^T S_j R (``gossip``): in one frame for all nodes
     4. begin with D_j s, s the leading eigenvector of S, projected on the node's own rows
 
 Leaves the site
@@ -19,7 +20,8 @@ Cost
     8 (n_j F + 1) bytes per neighbour and exchange in line 2, 8 F^2 in line 3.
 
 Differences from the paper
-    All of it; the paper begins with random directions.
+    All of it; the paper begins with random directions.  Directions that neighbours do not share are turned into one another, for
+    want of anything better: many strong directions of single nodes beside a weak common one can still mislead the start.
 
 References
     P. H. Schoenemann, "A generalized solution of the orthogonal Procrustes problem", Psychometrika 31 (1966), for line 2.
@@ -55,13 +57,13 @@ def make_frame(site: Site) -> Reply:  # line 1
     G, n = site.kept["gram"], site.kept["sizes"][0]
     variances, vectors = top_eigenpairs(G, min(FRAME, len(G)))
     kept = variances > LEAST * max(variances[0], np.finfo(float).tiny)
-    frame, scatter = np.zeros((len(G), FRAME)), np.zeros((FRAME, FRAME))
+    frame = np.zeros((len(G), FRAME))
     frame[:, : kept.sum()] = vectors[:, kept] / np.sqrt(variances[kept])
-    scatter[np.arange(kept.sum()), np.arange(kept.sum())] = variances[kept]
+    scores = G[:n] @ frame
     V, values = site.kept["vectors"], site.kept["values"]
-    own = V @ ((V.T @ (G[:n] @ frame)) / values[:, None])
+    own = V @ ((V.T @ scores) / values[:, None])
     ratio = _ratio(variances) if len(site.kept["sizes"]) > 1 else 0.0
-    return Reply(keep={"frame": frame, "own frame": own, "scatter": scatter, "settled": False, "ratio": ratio})
+    return Reply(keep={"frame": frame, "own frame": own, "scatter": scores.T @ scores, "settled": False, "ratio": ratio})
 
 
 @local(takes={"root": "c"}, sends={"frame": "n f", "settled": ""}, keeps=KEPT)

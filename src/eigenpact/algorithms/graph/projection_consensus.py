@@ -87,12 +87,12 @@ RESULTS = (
 
 
 @local(
-    takes={"start": "", "seed": ""},
+    takes={"start": "", "seed": "", "keep": ""},
     sends={"largest": ""},
-    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "copies", "moves"),
+    keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "copies", "moves", "keeps iterates"),
 )
-def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
-    """lambda_1(K_j); begin with the node's own first direction (start 0 or 1) or a random one (2)."""
+def begin_component(site: Site, start: Any, seed: Any, keep: Any) -> Reply:  # lines 2, 3
+    """lambda_1(K_j); begin with the node's own first direction (start 0 or 1) or a random one (2); keep all iterates, or one."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
     values, V = np.linalg.eigh(G[:n, :n])
     kept = values > RANK * values[-1]
@@ -100,6 +100,7 @@ def begin_component(site: Site, start: Any, seed: Any) -> Reply:  # lines 2, 3
     now = V @ site.rng(int(seed)).standard_normal(V.shape[1]) if start == 2 else V[:, -1]
     eta = np.zeros((n, len(site.kept["sizes"])))
     reset = {"eta": eta, "z values": (G[:n, :n] @ now)[:, None], "settled": False, "trail": [], "copies": [], "moves": []}
+    reset["keeps iterates"] = bool(keep)
     return Reply(send=float(values[-1]), keep={"values": site_values, "vectors": V, "now": now} | reset)
 
 
@@ -121,7 +122,7 @@ def send_values(site: Site, own: Any, others: Any) -> Reply:  # lines 5, 6
     v = G @ c
     long = max(1.0, np.sqrt(max(float(c @ v), 0.0)))
     c, v = c / long, v / long
-    keep = {"own values": v[blocks[site.name]], "copies": [*site.kept["copies"], c]}
+    keep = {"own values": v[blocks[site.name]], "copies": _with(site, "copies", c)}
     return Reply(send={name: v[blocks[name]] for name in order[1:]}, keep=keep)
 
 
@@ -148,8 +149,13 @@ def update(site: Site, own: Any, others: Any) -> Reply:  # line 6
     moved = float(np.sqrt(max(float(step @ K @ step), 0.0)) / length)
     residual = float(np.sqrt(max(squares.max(), 0.0)) / length)
     record = [*site.kept["moves"], [moved, residual, lagrangian, length]]
-    keep = {"now": alpha, "eta": eta, "z values": P, "trail": [*site.kept["trail"], alpha], "moves": record}
+    keep = {"now": alpha, "eta": eta, "z values": P, "trail": _with(site, "trail", alpha), "moves": record}
     return Reply(send=moved, keep=keep)
+
+
+def _with(site: Site, name: str, found: Array) -> list[Array]:
+    """Iterates with one more, or that one alone."""
+    return [*site.kept[name], found] if site.kept["keeps iterates"] else [found]
 
 
 @local(takes={"wide": ""}, keeps=("rows", "alpha", "iterates"))
@@ -179,10 +185,10 @@ class ProjectionConsensus:
     rho : float, optional
         The constant, if it is to be another.
     start : "agreed", "own" or "random"
-        The leading direction of the sum of all neighbourhoods' scatters, that of the node's own rows, or a random one.
+        The leading direction of all rows as far as neighbourhoods can tell, that of the node's own rows, or a random one.
     span : "own" or "neighbourhood"
         What a node's directions are made of: its own rows, as in the paper, or those of its neighbours, too, which it has seen.
-        The second are closer to the central ones; a node's model then contains its neighbours' rows.
+        The second are closer to the central ones wherever the fit converged; a node's model then contains its neighbours' rows.
     noise : float
         Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the system's entropy, and
         uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
@@ -238,9 +244,9 @@ class ProjectionConsensus:
             if c > 1:
                 share = await remove_direction()  # line 8
             done, moved = await self._component(problem, tol)
-            signs = await found_trust(problem, self.keep_iterates)  # line 9
+            signs = await found_trust(problem)  # line 9
             if self.span == "neighbourhood":
-                await Local(keep_copy, np.float64(self.keep_iterates))
+                await Local(keep_copy)
             values = (done, 1.0 - signs["apart"], 1.0 - signs["missing"], signs["constant"], share, signs["tied"])
             for name, value in zip(notes, values, strict=True):
                 notes[name].append(value)
@@ -251,7 +257,7 @@ class ProjectionConsensus:
                 reasons.append(f"component {c} is not to be trusted: {', '.join(wrong)}; {advice}")
             if signs["tied"] > TIED and moved > TIED_TOL:
                 reasons.append(
-                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and is some "
+                    f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and may be any "
                     f"direction that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use "
                     "method='random-features'"
                 )
@@ -261,7 +267,7 @@ class ProjectionConsensus:
 
     async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float]:
         """Lines 2 to 7: iterations, and how far the last one moved a direction."""
-        start = np.float64(STARTS.index(self.start)), np.int64(problem.seed)
+        start = np.float64(STARTS.index(self.start)), np.int64(problem.seed), np.float64(self.keep_iterates)
         largest = float(await Max(begin_component, *start))  # lines 2, 3
         smallest = 1 + min(len(others) for others in problem.network.graph.values())
         largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1

@@ -7,9 +7,10 @@ What nodes look at, all of it without knowing the truth
     constant   mean^2 / mean square of the projections of all nodes' rows, by ``gossip``: what is left of the mean, and 0 if
                rows are centred; the constant feature of ``neighbourhood`` has 1
     again      the largest absolute cosine between a node's direction and its own of an earlier component
-    tied       lambda_2 / lambda_1 of the sum of all neighbourhoods' scatters (``frames``), or with another start the mean over
-               nodes of the neighbourhoods' own: near 1 the two directions nearly tie, it takes hundreds of iterations to tell
-               them apart, and small steps do not mean that they have been
+    tied       lambda_2 / lambda_1 of the scatter of all rows (``frames``), or with another start the mean over nodes of the
+               neighbourhoods' own: near 1 the two directions nearly tie, it takes hundreds of iterations to tell them apart, and
+               small steps do not mean that they have been
+All of it is about w_j, also where z_j is the answer (``span``).  Lengths shrink from iteration to iteration where rows are few.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ WORDS = {
 }
 
 
-@local(takes={"keep": ""}, sends={"alpha": "n"}, keeps=("units", "alpha", "lengths", "history", "iterates", NOW))
-def send_direction(site: Site, keep: Any) -> Reply:
+@local(sends={"alpha": "n"}, keeps=("units", "alpha", "lengths", "history", "iterates", NOW))
+def send_direction(site: Site) -> Reply:
     """Keep the direction, of length 1, and send it to the neighbours; put the projections of the node's rows forward.
 
     "units" are coefficients in terms of what ``deflation`` left of the rows' features, "alpha" those of the features themselves.
@@ -50,29 +51,35 @@ def send_direction(site: Site, keep: Any) -> Reply:
     now, K = site.kept["now"], own_kernel(site)
     length = np.sqrt(max(float(now @ K @ now), np.finfo(float).tiny))
     earlier, units = site.kept.get("alpha", np.zeros((len(K), 0))), site.kept.get("units", np.zeros((len(K), 0)))
-    trail = np.array(site.kept["trail"]).reshape(-1, len(K)) if keep else np.zeros((0, len(K)))
+    trail = site.kept["trail"] if site.kept["keeps iterates"] else []
     t = site.kept["z values"].mean(axis=1)
     kept = {
         "units": np.column_stack([*units.T, now / length]),
         "alpha": np.column_stack([*earlier.T, _in_features(site, now / length, earlier)]),
         "lengths": np.append(site.kept.get("lengths", ()), length),
         "history": [*site.kept.get("history", ()), np.array(site.kept["moves"]).reshape(-1, 4)],
-        "iterates": [*site.kept.get("iterates", ()), np.array([_in_features(site, a, earlier) for a in trail])],
+        "iterates": [*site.kept.get("iterates", ()), _iterates(site, trail, earlier)],
         NOW: np.array([[t.sum()], [t @ t], [float(len(t))], [site.kept["ratio"]]]),
     }
     return Reply(send=now / length, keep=kept)
 
 
-@local(takes={"keep": ""}, keeps=("wide alpha", "wide iterates"))
-def keep_copy(site: Site, keep: Any) -> Reply:
+@local(keeps=("wide alpha", "wide iterates"))
+def keep_copy(site: Site) -> Reply:
     """Keep the node's copy z_j of the common direction, of length 1, as coefficients of all rows seen."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
-    copies = site.kept["copies"] or [np.append(site.kept["now"], np.zeros(len(G) - n))]
-    length = np.sqrt(max(float(copies[-1] @ G @ copies[-1]), np.finfo(float).tiny))
-    earlier, iterates = site.kept.get("wide alpha", np.zeros((len(G), 0))), site.kept.get("wide iterates", ())
-    found = np.array([_in_features(site, c, earlier) for c in copies]).reshape(-1, len(G))
-    kept = {"wide alpha": np.column_stack([*earlier.T, found[-1] / length])}
-    return Reply(keep=kept | {"wide iterates": [*iterates, found if keep else found[:0]]})
+    copies = site.kept["copies"]
+    last = copies[-1] if copies else np.append(site.kept["now"], np.zeros(len(G) - n))  # a node alone has none
+    length = np.sqrt(max(float(last @ G @ last), np.finfo(float).tiny))
+    earlier = site.kept.get("wide alpha", np.zeros((len(G), 0)))
+    found = _iterates(site, copies if site.kept["keeps iterates"] else [], earlier)
+    kept = {"wide alpha": np.column_stack([*earlier.T, _in_features(site, last / length, earlier)])}
+    return Reply(keep=kept | {"wide iterates": [*site.kept.get("wide iterates", ()), found]})
+
+
+def _iterates(site: Site, found: list[Array], earlier: Array) -> Array:
+    """Iterates (iterations x rows) as coefficients of features."""
+    return np.array([_in_features(site, coefficients, earlier) for coefficients in found]).reshape(-1, len(earlier))
 
 
 def _in_features(site: Site, coefficients: Array, earlier: Array) -> Array:
@@ -113,9 +120,9 @@ def hear(site: Site, center: Any) -> Reply:
     return Reply(keep=keep | {"first gram": site.kept.get("first gram", own_kernel(site))})
 
 
-async def found_trust(problem: GraphProblem, keep_iterates: bool) -> dict[str, float]:
+async def found_trust(problem: GraphProblem) -> dict[str, float]:
     """Finish a component; the worst over nodes of every sign, by name."""
-    await Exchange(send_direction, np.float64(keep_iterates))
+    await Exchange(send_direction)
     await Local(hear, np.float64(problem.center))
     await average(problem.network, PRECISION)
     worst = await Max(judge)
