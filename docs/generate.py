@@ -44,6 +44,7 @@ PARTS = {
     "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
     "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
     "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
+    "Graph: start (projection consensus)": "eigenpact.algorithms.graph.frames",
     "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
     "Graph: further components (projection consensus)": "eigenpact.algorithms.graph.deflation",
     "Graph: whether to trust a component (projection consensus)": "eigenpact.algorithms.graph.trust",

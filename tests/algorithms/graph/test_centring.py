@@ -63,7 +63,7 @@ def test_directions_that_tie_are_not_called_converged():
         pca, found, _ = compared(dealt(U))
     assert pca.notes_["tied"][0] > 0.9
     assert max(pca.notes_["constant"]) < 1e-3
-    assert found.max() < 0.9
+    assert found.max() < 0.95
 
 
 def test_a_constant_that_wins_is_told(monkeypatch):

@@ -39,7 +39,7 @@ from .gossip import NOW, average
 from .neighbourhood import blocks_of, own_kernel
 from .network import Network
 
-FRAME = 10
+FRAME = 20
 """F: the direction that comes first for all rows is among so many first ones of every neighbourhood."""
 
 PRECISION = 1e-6

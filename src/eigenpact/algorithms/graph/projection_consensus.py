@@ -20,7 +20,7 @@ Rounds
 
 Leaves the site
     Its rows (n_j x d), to its neighbours; n_j numbers to each neighbour in line 5, n_l in line 6; signs and scores, n_j each;
-    10 n_j for the start.
+    20 n_j for the start.
 
 Cost
     8 (n_j + n_l) bytes per neighbour and iteration, diameter x 8 for each agreement; O(N^2) flops per iteration, N the rows of
