@@ -169,7 +169,7 @@ def fig5(size: Size, seed: int, watch: Watch, repeats: int | None = None) -> Rep
         curves[f"{neighbours}, kernel PCA"] = ([1, SHOWN], [level, level])
         watch.on_run(f"{neighbours} neighbours: {wide[-1]:.4f}, kernel PCA of the same rows {level:.4f}")
     about_one = (*(f"after {t}" for t in FIGURE_5), "kernel PCA", "exceeded after")
-    columns = ("neighbours", *(f"own: {name}" for name in about_one), *(f"all: {name}" for name in about_one))
+    columns = ("neigh-\nbours", *(f"own: {name}" for name in about_one), *(f"all: {name}" for name in about_one))
     remarks = [
         REPEATED.format(repeats),
         "The paper: above kernel PCA of all neighbours' rows after about 4 iterations, for 2 neighbours only similar in the end.",

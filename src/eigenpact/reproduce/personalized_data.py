@@ -33,8 +33,7 @@ ICON_RANKS = (7, 10)
 """Global and local components of a picture with an icon."""
 
 SHOT, VIDEO_RANKS, MOVING = 10, (20, 5), 0.08
-"""Consecutive frames that make a site, global and local components (of 5 to 40 and 1 to 5 those that ``suggest_ranks`` chose for
-the escalator), and the change of grey (of 1) that counts as motion."""
+"""Consecutive frames that make a site, global and local components, and the change of grey (of 1) that counts as motion."""
 
 STOP_WORDS = {
     "applause",
@@ -185,12 +184,15 @@ def shots(frames: Array) -> dict[str, Array]:
 
 
 def separated(frames: Array, seed: int, ranks: tuple[int, int] = VIDEO_RANKS) -> tuple[PersonalizedPCA, Array, Array]:
-    """Personalized PCA of a video with shots as sites; global and local part of all its frames."""
+    """Personalized PCA of a video with shots as sites; global and local part of all its frames.
+
+    The mean picture is subtracted, as PCA does, and is put back into the global part.
+    """
     sites = shots(frames)
-    pca = fitted(sites, *ranks, seed, tol=1e-2, max_rounds=150)
+    pca = fitted(sites, *ranks, seed, center="pooled", tol=1e-2, max_rounds=150)
     both = [pca.parts(X, site=site) for site, X in sites.items()]
     shared, own = (np.concatenate([parts[j] for parts in both]).reshape(-1, *frames.shape[1:]) for j in (0, 1))
-    return pca, shared, own
+    return pca, shared + pca.mean_.reshape(frames.shape[1:]), own
 
 
 def frame_by_frame(frames: Array, chosen: Array, ranks: tuple[int, int], seed: int) -> tuple[PersonalizedPCA, dict[int, Array]]:
@@ -248,8 +250,8 @@ def table6(size: Size, seed: int, watch: Watch) -> Reproduced:
         "Objects / scenery: pixels that move in more than half of the frames (an escalator) count as scenery."
     )
     layout = (
-        f"A site is {SHOT} consecutive frames, a row each.  The paper's layout, a frame as a site with its rows of pixels as "
-        "rows, smears objects along rows, and is measured beside at --size paper."
+        f"A site is {SHOT} consecutive frames, a row each, and the mean picture is part of the background.  The paper's layout, "
+        "a frame as a site with its rows of pixels as rows, not centred, smears objects along rows; it is beside at --size paper."
     )
     figure = rows_of_pictures(title, shown, names)
     return Reproduced(title, [Grid(title, columns, rows)], small_print(size, told, layout), figure, {"rows": rows})
