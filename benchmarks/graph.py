@@ -179,8 +179,8 @@ def _cost(counts: tuple[int, ...]) -> Row:
     )
     why = "" if growth <= 1.2 else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, caches shared"
     return Row(
-        "nodes of 100 images: arithmetic of a node per iteration / central kernel PCA / rounds of a fit of 10 iterations (averages "
-        "and maxima take more on a wider graph); growth of the first two",
+        "nodes of 100 images: arithmetic of a node per iteration / central kernel PCA / rounds of a fit of 10 iterations "
+        "(averages and maxima take more on a wider graph); growth of the first two",
         "within 20 %",
         f"{shown}; {growth:.2f} and {central[-1] / central[0]:.1f} times",
         growth <= 1.2,
