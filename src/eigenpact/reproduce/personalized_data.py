@@ -224,7 +224,7 @@ def always_moving(frames: Array) -> Any:
 def table6(size: Size, seed: int, watch: Watch) -> Reproduced:
     """Table 6: background and moving objects of two videos."""
     p = parameters("table6", size)
-    shown: dict[str, list[Array]] = {"frame": [], "global part": [], "local part": []}
+    shown: dict[str, list[Array]] = {"frame": [], "mean and global part": [], "local part": []}
     names: list[str] = []
     rows: list[list[Cell]] = []
     for name in ("video_bmc", "video_escalator"):

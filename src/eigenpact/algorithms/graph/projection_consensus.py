@@ -188,7 +188,7 @@ class ProjectionConsensus:
         The leading direction of all rows as far as neighbourhoods can tell, that of the node's own rows, or a random one.
     span : "own" or "neighbourhood"
         What a node's directions are made of: its own rows, as in the paper, or those of its neighbours, too, which it has seen.
-        The second are closer to the central ones wherever the fit converged; a node's model then contains its neighbours' rows.
+        The second usually come closer to the central ones; a node's model then contains its neighbours' rows.
     noise : float
         Standard deviation of normal noise on rows.  A node draws a noisy copy of its rows once, from the system's entropy, and
         uses the copy itself: fits with noise cannot be repeated, and nobody can take the noise off by knowing a seed.
