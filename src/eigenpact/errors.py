@@ -75,4 +75,4 @@ class NotConvergedWarning(UserWarning):
 
 
 class NotIdentifiableWarning(UserWarning):
-    """Global and local components cannot be told apart: all sites' local components have a direction in common."""
+    """The answer is one of many: components of equal variance at the cut, or global and local components with a common direction."""

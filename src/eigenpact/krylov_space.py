@@ -1,6 +1,6 @@
 """A growing orthonormal basis Q together with the exact products C Q: what block Krylov methods know of a matrix C.
 
-Used by the federated solver, where each product costs a round, and by sites and the coordinator for eigenvectors of matrices
+Used by the federated solvers, where each product costs a round, and by sites and the coordinator for eigenvectors of matrices
 they can multiply with at home.
 """
 
@@ -11,27 +11,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .linalg import Array, new_directions, symmetrize, top_eigenpairs
+from .linalg import Array, new_directions, orthonormalize, symmetrize, top_eigenpairs
 
 SMALLEST_STEP = 1e-15
-"""New directions shorter than this share of the matrix' trace are rounding errors."""
+"""New directions shorter than this share of the products they came from are rounding errors."""
+
+GRADED = 1e4
+"""Where Ritz values differ by more than this factor, small ones are found in two steps, so that they keep their digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ritz:
-    """What a space says about the leading k eigenpairs: basis Z (d x k), all Ritz values (descending), residual C Z - Z diag."""
+    """What a space says about the leading k eigenpairs.
+
+    Basis Z = Q turn[:, :k] (d x k), all Ritz values (descending), residual C Z - Z diag (d x k), and all eigenvectors of Q^T C Q
+    (``turn``, m x m).
+    """
 
     Z: Array
     values: Array
     residual: Array
+    turn: Array
 
 
 @dataclass(frozen=True, eq=False)
 class KrylovSpace:
-    """Orthonormal Q (d x m) and CQ = C Q (d x m)."""
+    """Orthonormal Q (d x m) and CQ = C Q (d x m); the last ``fresh`` columns are the newest block, 0 where they were rotated."""
 
     Q: Array
     CQ: Array
+    fresh: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "Q", np.ascontiguousarray(self.Q))  # one memory order, so that a resumed run has the same bits
@@ -49,28 +58,53 @@ class KrylovSpace:
 
     def add(self, B: Array, CB: Array) -> KrylovSpace:
         """The space with one more block B (d x b), orthonormal and orthogonal to Q, and its product C B."""
-        return KrylovSpace(np.concatenate([self.Q, B], axis=1), np.concatenate([self.CQ, CB], axis=1))
+        return KrylovSpace(np.concatenate([self.Q, B], axis=1), np.concatenate([self.CQ, CB], axis=1), B.shape[1])
 
     def projected(self) -> Array:
         """T = Q^T C Q (m x m), symmetric."""
         return symmetrize(self.Q.T @ self.CQ)
 
+    def noise(self, Y: Array) -> Array:
+        """Lengths (k,) of the rounding errors in C Q Y, Y orthonormal (m x k).
+
+        Q^T C Q is symmetric but for rounding errors, of which it so shows the part in span(Q); they are taken to be as large in
+        all other directions.
+        """
+        d, m = self.Q.shape
+        CY, QY = self.CQ @ Y, self.Q @ Y
+        skew = self.Q.T @ CY - self.CQ.T @ QY
+        lengths: Array = np.linalg.norm(skew, axis=0) * np.sqrt(d / max(m, 1) / 2)
+        return lengths
+
     def ritz(self, count: Callable[[Array], int]) -> Ritz:
-        """Ritz pairs; ``count`` says from the Ritz values how many are wanted."""
+        """Ritz pairs; ``count`` says from the Ritz values how many are wanted.
+
+        Beside a very large Ritz value the others lose digits in Q^T C Q.  In the basis of Ritz vectors they do not, so there the
+        eigenvectors are found once more.
+        """
         values, Y = top_eigenpairs(self.projected())
+        if len(values) and values[0] > GRADED * abs(values[-1]):
+            again = KrylovSpace(self.Q @ Y, self.CQ @ Y).projected()
+            values, turn = top_eigenpairs(again)
+            Y = Y @ turn
         k = count(values)
         Z = self.Q @ Y[:, :k]
-        return Ritz(Z, values, self.CQ @ Y[:, :k] - Z * values[:k])
+        return Ritz(Z, values, self.CQ @ Y[:, :k] - Z * values[:k], Y)
 
-    def shrunk(self, keep: int) -> KrylovSpace:
-        """Thick restart: the ``keep`` leading Ritz vectors, their products rotated along."""
-        _, Y = top_eigenpairs(self.projected())
-        Y = np.ascontiguousarray(Y[:, :keep])
+    def shrunk(self, keep: int, also: Array | None = None) -> KrylovSpace:
+        """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated along."""
+        Y = np.ascontiguousarray(self.ritz(lambda _: 0).turn[:, :keep])
+        if also is not None:
+            more = new_directions(self.Q.T @ also, Y, SMALLEST_STEP)
+            Y = orthonormalize(np.concatenate([Y, more], axis=1))
         return KrylovSpace(self.Q @ Y, self.CQ @ Y)
 
-    def next_block(self, width: int, trace: float) -> Array:
+    def next_block(self, width: int) -> Array:
         """Up to ``width`` orthonormal directions of (I - Q Q^T) C Q: the next Krylov block.  Empty if Q is invariant."""
-        return new_directions(self.CQ, self.Q, SMALLEST_STEP * trace)[:, :width]
+        last = slice(self.size - self.fresh if self.fresh else 0, None)
+        longest = float(np.linalg.norm(self.CQ[:, last], axis=0).max(initial=0.0))
+        noise = float(self.noise(np.eye(self.size)[:, last]).max(initial=0.0))
+        return new_directions(self.CQ[:, last], self.Q, max(SMALLEST_STEP * longest, 2 * noise))[:, :width]
 
 
 def leading_eigenpairs(
@@ -95,7 +129,7 @@ def leading_eigenpairs(
             break
         if space.size > 5 * k:
             space = space.shrunk(3 * k)
-        B = space.next_block(k, trace)
+        B = space.next_block(k)
         if B.shape[1] == 0:
             break
     return ritz.values[:k], ritz.Z

@@ -62,14 +62,22 @@ def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
 
 
 def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
-    """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all."""
+    """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all.
+
+    Rows and columns are put in the order of the diagonal first: LAPACK's reduction then keeps the digits of small eigenvalues beside
+    large ones where the matrix is graded so.
+    """
     d = S.shape[0]
     k = d if k is None else k
+    order = np.argsort(-np.diagonal(S), kind="stable")
+    ordered = symmetrize(S)[np.ix_(order, order)]
     few = {} if 3 * k > d else {"subset_by_index": [d - k, d - 1]}
-    values, vectors = scipy.linalg.eigh(symmetrize(S), check_finite=False, **few)
+    values, vectors = scipy.linalg.eigh(ordered, check_finite=False, **few)
     if len(values) < k:  # where many eigenvalues are equal LAPACK may give fewer than asked for
-        values, vectors = scipy.linalg.eigh(symmetrize(S), check_finite=False)
-    return values[::-1][:k].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :k])
+        values, vectors = scipy.linalg.eigh(ordered, check_finite=False)
+    back = np.empty_like(vectors)
+    back[order] = vectors
+    return values[::-1][:k].copy(), np.ascontiguousarray(back[:, ::-1][:, :k])
 
 
 def symmetrize(S: Array) -> Array:

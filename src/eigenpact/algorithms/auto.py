@@ -15,7 +15,8 @@ from ..errors import InputError
 from ..linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
-from .consensus.krylov import SHARE_BLOCK, Krylov
+from .consensus.krylov import Krylov
+from .expansion import EXACT_ANGLE, SHARE_BLOCK
 from .setup import Setup
 from .solution import Algorithm, Solution
 from .start import Start, check_start
@@ -43,7 +44,7 @@ class Auto:
     start: Start = "random"
 
     name = "auto"
-    default_tol = 1e-12
+    default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
         check_start(self.start)

@@ -24,9 +24,8 @@ from .setup import Setup, rows_of
 
 Start = Literal["random", "one-shot"]
 
-STIR, STIR_MARGIN = 1e-3, 30.0
-"""Least size of the random part mixed into a given start, without which one inside an invariant subspace of C would stay there;
-and how far above the tolerance what it meets must show."""
+STIR = 1e-3
+"""Size of the random part mixed into a given start, without which one inside an invariant subspace of C would stay there for long."""
 
 
 @local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")
@@ -42,8 +41,10 @@ def check_start(start: str) -> None:
         raise InputError(f"start={start!r} must be one of {', '.join(get_args(Start))}")
 
 
-async def merged_directions(k: int, keep: int) -> Array:
+async def merged_directions(setup: Setup, k: int, keep: int) -> Array:
     """W (d x at most ``keep``): orthogonal columns by decreasing length with W W^T close to the pooled scatter.  One round."""
+    if setup.max_rounds < 2:
+        raise InputError(f"max_rounds={setup.max_rounds} leaves no round after a one-shot start; use start='random', or raise it")
     merged: Array | None = None
     for V in (await Gather(leading_directions, np.int64(k))).values():
         side_by_side = V if merged is None else np.concatenate([merged, V], axis=1)
@@ -53,38 +54,26 @@ async def merged_directions(k: int, keep: int) -> Array:
     return merged
 
 
-async def first_block(setup: Setup, k: int, kind: Start, start: Array | None, sine: float | None = None) -> Array:
-    """An orthonormal block (d x k): the given ``start`` if there is one, else random or one-shot.
-
-    ``sine`` is that of a solver which stops by its angle.
-    """
-    if start is None and kind == "random":
-        return random_orthonormal(setup.n_features, k, setup.seed)
-    if start is None:
-        if setup.max_rounds < 2:
-            raise InputError(
-                f"max_rounds={setup.max_rounds} leaves no round after a one-shot start; use start='random', or raise it"
-            )
-        start = orthonormalize(await merged_directions(k, k))
-        await Progress(basis=start)
-    return stirred(start, k, setup, sine)
+async def given_start(setup: Setup, k: int, kind: Start, start: Array | None) -> tuple[Array | None, int]:
+    """Directions to begin with (d x at most k), None for random ones, and the rounds it took to learn them."""
+    if start is not None or kind == "random":
+        return start, 0
+    merged = orthonormalize(await merged_directions(setup, k, k))
+    await Progress(basis=merged)
+    return merged, 1
 
 
-def stir_size(setup: Setup, sine: float | None = None) -> float:
-    """How much to stir: enough that a missed direction, if it matters, keeps the residual (or the angle) above the tolerance.
-
-    A direction that is met only by the stir is met at ``size / sqrt(d)``.  If its eigenvalue exceeds the smallest one found by
-    Delta, this adds about ``size / sqrt(d) Delta / tr C`` to the residual; Delta is taken to be at least a tenth of tr C / k.
-    """
-    k = setup.n_components if isinstance(setup.n_components, int) else 1
-    enough = max(setup.stopping_tol(0.0) * 10 * k, sine or 0.0)
-    return float(np.clip(STIR_MARGIN * enough * np.sqrt(setup.n_features), STIR, 1.0))
+async def first_block(setup: Setup, k: int, kind: Start, start: Array | None) -> tuple[Array, int]:
+    """An orthonormal block (d x k), the given ``start`` if there is one, else random or one-shot; and the rounds it took."""
+    given, rounds = await given_start(setup, k, kind, start)
+    if given is None:
+        return random_orthonormal(setup.n_features, k, setup.seed), rounds
+    return stirred(given, k, setup.seed), rounds
 
 
-def stirred(start: Array, k: int, setup: Setup, sine: float | None = None) -> Array:
+def stirred(start: Array, k: int, seed: int) -> Array:
     """An orthonormal block (d x k) that nearly contains the columns of ``start`` and misses no direction entirely."""
-    block = random_orthonormal(start.shape[0], k, setup.seed)
-    block *= stir_size(setup, sine)
+    block = STIR * random_orthonormal(start.shape[0], k, seed)
     width = min(k, start.shape[1])
     block[:, :width] += start[:, :width]
     return orthonormalize(block)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution
-from ..errors import InputError, NotConvergedWarning
+from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..linalg import Array, fix_signs
 from ..rows import Rows
 from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
@@ -170,6 +170,7 @@ class FederatedPCA(SiteEstimator):
                 "converged": bool(solution.converged),
                 "reason": solution.reason,
                 "angle": solution.angle,
+                "tied": solution.tied,
                 "solver": solution.notes.get("solver", algorithm.name),
                 "choice": solution.notes.get("choice", []),
             },
@@ -199,7 +200,7 @@ class FederatedPCA(SiteEstimator):
         self.n_setup_rounds_ = facts["setup_rounds"]
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
-        self.angle_estimate_ = facts["angle"]
+        self.angle_estimate_ = _with_rounding(facts["angle"], dtype)
         self.between_site_share_ = facts["between_share"]
         self.solver_ = facts["solver"]
         self.solver_choice_ = facts["choice"]
@@ -207,6 +208,13 @@ class FederatedPCA(SiteEstimator):
         self.ledger_ = outcome.ledger
         if not self.converged_:
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
+        if facts["tied"]:
+            warnings.warn(
+                f"components {k} and {k + 1} have the same variance as far as rounding tells, so component {k} is one of many that "
+                "would do; ask for fewer or more components, so that none of equal variance is left out",
+                NotIdentifiableWarning,
+                stacklevel=3,
+            )
 
     # -- using ----------------------------------------------------------------------------------
 
@@ -266,3 +274,8 @@ class FederatedPCA(SiteEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+
+def _with_rounding(angle: float | None, dtype: np.dtype[Any]) -> float | None:
+    """The estimate for components that are rounded to ``dtype``."""
+    return angle if angle is None or dtype == np.float64 else float(np.hypot(angle, np.finfo(dtype).eps / 2))

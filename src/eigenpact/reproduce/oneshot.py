@@ -185,13 +185,13 @@ ENTRANTS = (
     Entrant("sign fixing, site 1", OneShot(merge="sign", reference=0, confirm=False), "one-shot"),
     Entrant("projection", OneShot(merge="projection", confirm=False), "one-shot"),
     Entrant("hot potato", HotPotato(confirm=False), "hot-potato"),
-    Entrant("power", Power(sine=SINE), "power"),
-    Entrant("lanczos", Lanczos(sine=SINE), "lanczos"),
-    Entrant("shift-invert", ShiftInvert(proxy=0, sine=SINE), "shift-invert"),
-    Entrant("davidson", Davidson(proxy=0, sine=SINE)),
+    Entrant("power", Power(angle_tol=SINE), "power"),
+    Entrant("lanczos", Lanczos(angle_tol=SINE), "lanczos"),
+    Entrant("shift-invert", ShiftInvert(proxy=0, angle_tol=SINE), "shift-invert"),
+    Entrant("davidson", Davidson(proxy=0, angle_tol=SINE)),
     Entrant("krylov, proxy", Krylov(proxy=0)),
-    Entrant("lanczos, one-shot start", Lanczos(start="one-shot", sine=SINE)),
-    Entrant("davidson, one-shot start", Davidson(proxy=0, start="one-shot", sine=SINE)),
+    Entrant("lanczos, one-shot start", Lanczos(start="one-shot", angle_tol=SINE)),
+    Entrant("davidson, one-shot start", Davidson(proxy=0, start="one-shot", angle_tol=SINE)),
 )
 """Random starts are the paper's; the first site is the coordinator's own.  Krylov has no ``sine`` and stops by its residual."""
 

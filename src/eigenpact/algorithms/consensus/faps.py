@@ -11,7 +11,7 @@ Rounds
     4.     W_i <- -(I - X_i X_i^T) C_i X_i,  Lambda_i = X_i W_i^T + W_i X_i^T: kept as two d x k factors               (15), (16)
     5.     the site returns M_i = (beta_i X_i X_i^T - Lambda_i) Z, the paper's Y_i                                     (18), (19)
     6. Z <- orth(sum_i M_i)                                                                                                 (19)
-    7. once ||(I - Z Z^T) sum_i M_i||_F <= tol tr C, one product C [Z, Z_prev] tells the true residual; too large: go on
+    7. once ||(I - Z Z^T) sum_i M_i||_F is small, have Z confirmed (``confirmation.py``); if it is not good enough, go on
     Robust rule (default): the inner steps begin at Z, and beta_i = max(.12 lambda_1(C_i), kappa delta_i), where delta_i is how
     much C_i prefers a direction outside Z to one inside: lambda_max((I - ZZ^T) C_i (I - ZZ^T)) - lambda_min(Z^T C_i Z), as far
     as the last round's products show it.  kappa = 1.1, times 1.5 (up to 4) when line 7 has not fallen for 8 rounds.
@@ -20,7 +20,7 @@ Rounds
 
 Leaves the site
     M_i (d x k) and eight numbers each round, to be summed; with the one-shot start also the leading directions (see
-    ``algorithms/start.py``); in the end C_i [Z, Z_prev] (d x 2k), to be summed.  Whoever sees single replies learns more than
+    ``algorithms/start.py``); in the end C_i B for the blocks of the confirmation, to be summed.  Whoever sees single replies learns more than
     the paper says: with X_i = Z the first M_i is beta_i Z + (I - Z Z^T) C_i Z (see docs/explanation/what-faps-hides.md).
 
 Cost
@@ -31,7 +31,7 @@ Differences from the paper
     Read literally the text stalls: with X_i = Z the subspace Z is invariant under H_i, so the inner iteration leaves it only by
     rounding, and (26) measures how the basis turns, not whether the subspace moves.  Hence the robust rule: with beta_i
     below delta_i a site would prefer some direction outside Z, and a tenth more makes up for delta_i being estimated.  The
-    quantity of line 7 need not bound the residual (it was ten times smaller in trials), so a product confirms it.
+    quantity of line 7 need not bound the residual (it was ten times smaller in trials), so products confirm it.
     ``history_`` watches the augmented Lagrangian (9), the distances d_p(X_i, Z) (21), and decrease and gradients of conditions
     (13) and (14).
 
@@ -56,15 +56,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import InputError
-from ...krylov_space import SMALLEST_STEP, KrylovSpace
-from ...linalg import Array, new_directions, orthonormalize
+from ...krylov_space import SMALLEST_STEP
+from ...linalg import Array, orthonormalize
 from ...metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
-from ..products import scatter_action
+from ..confirmation import Verdict, confirm
+from ..expansion import Goal
 from ..setup import Setup, rows_of
-from ..solution import Solution, ritz_angle
+from ..solution import Solution
 from ..start import Start, check_start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
+from .subspace import LINEAR_ANGLE, confirmed_solution
 
 BETA, KAPPA = 0.12, 1.1
 """The robust rule's beta_i in units of lambda_1(C_i) and of delta_i, both near the smallest that do not diverge."""
@@ -74,6 +76,9 @@ STIFFEN, STIFFEST, STALL = 1.5, 4.0, 8
 
 LITERAL_BETA, LITERAL_GROWTH, LITERAL_SLACK, LITERAL_PERIOD = 0.15, 0.1, 0.01, 5
 """beta_i^(0) in units of lambda_1(C_i), theta, mu and the period of the paper's rule (25)."""
+
+FIRST_TRY = 1e-8
+"""Where line 7 looks first, if no tol is given; a confirmation then tells how much closer it must be."""
 
 LITERAL_CHANGE, LITERAL_STEPS, LITERAL_TOL = 1e-2, 100, 1e-10
 """epsilon_x of (26), a cap on the inner iterations that the paper does not state, and the relative change of (27)."""
@@ -176,7 +181,7 @@ class FAPS:
     beta_unit: Literal["site", "trace"] = "site"
 
     name = "faps"
-    default_tol = 1e-9
+    default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
         if self.start is not None:
@@ -201,12 +206,11 @@ class FAPS:
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Seek consensus until the sites' subspaces agree, then confirm it with one product."""
-        tol, k = setup.stopping_tol(LITERAL_TOL if self.literal else self.default_tol), setup.whole_components()
-        kind = self.chosen_start
-        Z = await first_block(setup, k, kind, start)  # line 1
-        rounds = 0 if kind == "random" or start is not None else 1
+        goal, k = Goal.of(setup, None, self.default_angle), setup.whole_components()
+        tol = setup.stopping_tol(LITERAL_TOL if self.literal else FIRST_TRY)
+        Z, rounds = await first_block(setup, k, self.chosen_start, start)  # line 1
         await Local(measure)
-        Z_prev, captured, caution, change = Z, np.inf, 1.0, np.inf
+        captured, caution, change, estimate = np.inf, 1.0, np.inf, np.inf
         stiffness, best, idle = 1.0, np.inf, 0
         while True:  # line 2
             exhausted = rounds + 1 >= setup.max_rounds  # the last round is for line 7
@@ -214,7 +218,7 @@ class FAPS:
             if not exhausted:
                 M, captured_new, watched = await self._step(setup, Z, stiffness, rounds)  # lines 3 to 5
                 estimate = kkt(M, Z, setup.trace)
-                Z_prev, Z, rounds = Z, orthonormalize(M), rounds + 1  # line 6
+                Z, rounds = orthonormalize(M), rounds + 1  # line 6
                 await Progress(basis=Z, objective=setup.share(captured_new), details=_details(estimate, watched, setup))
                 change, captured = abs(float(captured_new) - captured), float(captured_new)
                 settled = change <= tol * captured if self.literal else caution * estimate <= tol
@@ -222,18 +226,17 @@ class FAPS:
                 if idle >= STALL:
                     stiffness, idle = min(STIFFEST, STIFFEN * stiffness), 0
             if settled or exhausted:  # line 7
-                B = np.concatenate([Z, new_directions(Z_prev, Z, SMALLEST_STEP)], axis=1)
-                space = KrylovSpace(B, await Sum(scatter_action, B))
-                ritz, rounds = space.ritz(lambda _: k), rounds + 1
-                residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
-                await Progress(basis=ritz.Z, objective=setup.share(ritz.values[:k]), kkt=residual)
-                converged = settled if self.literal else residual <= tol
-                if converged or rounds >= setup.max_rounds:
+                verdict = await confirm(setup, Z, goal, rounds)
+                rounds, ended = verdict.rounds, verdict.rounds + 1 >= setup.max_rounds
+                if self.literal or verdict.good(goal) or ended:
                     break
-                caution = max(2.0, caution, residual / max(estimate, SMALLEST_STEP))
-        angle = 0.0 if k == setup.n_features else ritz_angle(ritz, space, setup.trace)
-        reason = self._reason(setup, tol, residual, change / captured if captured > 0 else 0.0, converged)
-        return Solution(ritz.Z, np.maximum(ritz.values[:k], 0.0), residual, angle, converged, reason)
+                caution *= verdict.caution(goal, goal.angle or 1.0)
+                if goal.tol is not None:
+                    caution = max(caution, verdict.kkt / max(estimate, SMALLEST_STEP))
+                if verdict.lost:
+                    Z = verdict.better
+        change = change / captured if captured > 0 else 0.0
+        return self._literal_solution(verdict, tol, change, settled) if self.literal else confirmed_solution(setup, verdict, goal)
 
     def _step(self, setup: Setup, Z: Array, stiffness: float, rounds: int) -> Sum:
         """The round that the chosen rule asks for."""
@@ -245,14 +248,18 @@ class FAPS:
             share, absolute = 0.0, share * setup.trace
         return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), np.bool_(rounds % LITERAL_PERIOD == 0))
 
-    def _reason(self, setup: Setup, tol: float, residual: float, change: float, converged: bool) -> str:
-        kkt_residual = f"scaled KKT residual {residual:.1e}"
-        if self.literal and converged:
-            return f"the captured variance changed by {change:.1e} of itself, within tol {tol:.1e} (27); {kkt_residual}"
-        if converged:
-            return f"{kkt_residual} reached tol {tol:.1e}"
-        missed = f"before the captured variance settled; {kkt_residual}" if self.literal else f"at {kkt_residual} > tol {tol:.1e}"
-        return f"max_rounds={setup.max_rounds} reached {missed}; raise max_rounds, or use solver='krylov': it needs fewer"
+    def _literal_solution(self, verdict: Verdict, tol: float, change: float, settled: bool) -> Solution:
+        """The paper's stopping rule (27), and what the confirmation says of it."""
+        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
+        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        converged = settled and verdict.certain and not verdict.lost
+        if settled:
+            reason = f"the captured variance changed by {change:.1e} of itself, within tol {tol:.1e} (27); {known}"
+        else:
+            reason = f"max_rounds reached before the captured variance settled; {known}; raise max_rounds, or use solver='krylov'"
+        if settled and verdict.lost:
+            reason += ": a direction was missed"
+        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, tied=verdict.tied)
 
 
 def _details(estimate: float, watched: Array, setup: Setup) -> dict[str, float]:

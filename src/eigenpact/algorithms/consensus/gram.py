@@ -29,11 +29,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...certificate import TIE, ZERO
 from ...linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
 from ...metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..setup import Setup, rows_of
-from ..solution import Solution, residual_angle
+from ..solution import Solution
 
 
 @local(sends={"S": "d*(d+1)//2"}, bound="trace")
@@ -47,7 +48,7 @@ class Gram:
     """Sum of the scatter matrices; exact in one round."""
 
     name = "gram"
-    default_tol = 1e-12
+    default_angle = 1e-8
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Add up, factorize.  There is nothing to start from."""
@@ -60,7 +61,25 @@ class Gram:
         Z = np.ascontiguousarray(vectors[:, :k])
         residual = kkt(C @ Z, Z, setup.trace)
         await Progress(basis=Z, objective=setup.share(values[:k]), kkt=residual)
-        next_value = float(values[k]) if k < len(values) else -np.inf
-        rounding = np.finfo(float).eps * float(values[0])
-        angle = 0.0 if k == d else residual_angle(rounding, float(values[k - 1]), next_value)
-        return Solution(Z, values[:k], residual, angle, True, "exact: the sum of all scatter matrices was factorized")
+        reason = "exact: the sum of all scatter matrices was factorized"
+        angle, tied = (0.0, False) if k == d else rounding_angle(C, Z, values)
+        if tied:
+            reason += f"; components {k} and {k + 1} have the same variance as far as rounding tells"
+        return Solution(Z, values[:k], residual, angle, True, reason, tied=tied)
+
+
+def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, bool]:
+    """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and whether it is a tie.
+
+    An entry C_ab is a sum of products of features a and b, known to eps sqrt(C_aa C_bb).  So C z_j is known to eps D (D^T |z_j|), D the
+    square roots of the diagonal: features of small units keep their digits beside large ones.
+    """
+    k, eps = Z.shape[1], float(np.finfo(float).eps)
+    D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
+    noise = np.linalg.norm(C @ Z - Z * values[:k], axis=0) + eps * np.linalg.norm(D) * (D @ np.abs(Z))
+    if values[k - 1] <= ZERO * noise.max():
+        return None, False  # no variance left: any directions would do
+    gaps = values[:k] - values[k]
+    if gaps[-1] <= TIE * noise[-1]:
+        return None, bool(gaps[-1] <= noise[-1])
+    return min(1.0, float(np.linalg.norm(noise / gaps))), False

@@ -9,7 +9,8 @@ Rounds
     3.     the coordinator sends Z and q; site i sets Z_i <- Z and repeats q - 1 times Z_i <- orth(C_i Z_i)
     4.     site i turns its basis towards the common one, Z_i <- Z_i O_i with O_i = argmin ||Z_i O - Z||_F, and returns C_i Z_i
     5.     Z <- orth(sum_i C_i Z_i);  every ``patience`` rounds q <- q / 2, rounded down
-    6. from q = 1 on this is subspace iteration (``consensus/subspace.py``), which also decides when to stop
+    6. from q = 1 on this is subspace iteration (``consensus/subspace.py``), which also decides when to stop, and has it confirmed
+       by the pooled scatter: local steps may erase a direction that all sites share
 
 Leaves the site
     C_i Z_i (d x k) each round, to be summed.  As soon as q = 1 single replies are products with a known block, as in subspace
@@ -33,7 +34,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(60, 4)) * [9, 3, 1, 1]
 >>> pca = ep.FederatedPCA(n_components=2, solver="localpower", random_state=0).fit({"A": X[:20], "B": X[20:]})
->>> pca.converged_, pca.history_[-1].kkt <= 1e-9
+>>> pca.converged_, pca.angle_estimate_ <= 1e-6
 (True, True)
 """
 
@@ -52,7 +53,7 @@ from ...runtime import Progress, Site, Sum, local
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from ..start import Start, check_start, first_block
-from .subspace import Subspace
+from .subspace import LINEAR_ANGLE, Subspace, iteration_state
 
 Align = Literal["procrustes", "sign", "none"]
 
@@ -103,7 +104,7 @@ class LocalPower:
     start: Start = "random"
 
     name = "localpower"
-    default_tol = 1e-9
+    default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
         check_start(self.start)
@@ -117,17 +118,17 @@ class LocalPower:
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Take local steps while q > 1, then iterate until the KKT residual is small."""
         if state is None:
-            Z, q = await first_block(setup, setup.whole_components(), self.start, start), int(self.q)  # line 1
-            rounds = 0 if self.start == "random" or start is not None else 1
+            Z, rounds = await first_block(setup, setup.whole_components(), self.start, start)  # line 1
+            q = int(self.q)
             align = np.int64(get_args(Align).index(self.align))
             while q > 1:  # line 2
                 for _ in range(int(self.patience)):
-                    if rounds + 1 >= setup.max_rounds:  # the last round tells the residual
+                    if rounds + 2 >= setup.max_rounds:  # the last rounds tell the residual and confirm it
                         q = 1
                         break
                     Z = orthonormalize(await Sum(local_power, Z, np.int64(q), align))  # lines 3 to 5
                     rounds += 1
                     await Progress(basis=Z, details={"q": q})
                 q //= 2
-            state = {"Z": Z, "counters": np.array([1.0, np.inf, rounds])}
+            state = iteration_state(Z, rounds)
         return await Subspace().fit(setup, state=state)  # line 6

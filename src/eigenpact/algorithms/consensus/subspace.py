@@ -7,16 +7,21 @@ Rounds
     1. Z <- a random orthonormal d x k basis (or the one-shot merge of the sites' own directions)
     2. for each round:
     3.     the coordinator sends Z; every site returns Y_i^T (Y_i Z); G <- their sum, that is C Z
-    4.     stop if ||(I - Z Z^T) G||_F <= tol tr C, or if the estimated angle is at most ``sine``;  else Z <- orth(G)
+    4.     if ||(I - Z Z^T) G||_F <= tol tr C, or if the estimated angle is at most ``angle_tol``: have Z confirmed, and stop
+    5.     Z <- orth(G)
+    The angle is estimated by the residual over the gap that the contraction of the residual tells of.  That is believed only once
+    a space grown from Z and a random block agrees (``confirmation.py``).  If it does not, the method goes on, and believes its own
+    estimate less; if Z missed a direction, it goes on from what the confirmation found.
 
 Leaves the site
-    Y_i^T Y_i Z (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
+    Y_i^T Y_i Z (d x k) each round, to be summed, in the end also Y_i^T Y_i B for the blocks of the confirmation.  Whoever sees the
+    single replies of enough rounds can solve for Y_i^T Y_i.
 
 Cost
     8 d k bytes each way and 4 n_i d k flops per site and round.  Linear convergence with ratio lambda_{k+1} / lambda_k.
 
 Differences from the paper
-    None in the iteration (SSI, the baseline of Section 5 of the FAPS paper).  The stopping rule is the scaled KKT residual, and
+    None in the iteration (SSI, the baseline of Section 5 of the FAPS paper).  The stopping rule and the confirmation are ours, and
     the answer is rotated to the eigenvectors of Z^T C Z, so that components and variances come out separately.
 
 References
@@ -25,7 +30,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(60, 4)) * [9, 3, 1, 1]
 >>> pca = ep.FederatedPCA(n_components=2, solver="subspace", random_state=0).fit({"A": X[:20], "B": X[20:]})
->>> pca.converged_, pca.history_[-1].kkt <= 1e-9
+>>> pca.converged_, pca.angle_estimate_ <= 1e-6
 (True, True)
 """
 
@@ -36,13 +41,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...linalg import Array, orthonormalize, top_eigenpairs
+from ...linalg import Array, orthonormalize
 from ...metrics import kkt
 from ...runtime import Progress, Sum
+from ..confirmation import Verdict, confirm
+from ..expansion import Goal, check_angle_tol
 from ..products import scatter_action
-from ..setup import Setup
-from ..solution import Solution, check_sine, residual_angle
+from ..setup import TIGHTEST_TOL, Setup
+from ..solution import Solution, residual_angle
 from ..start import Start, check_start, first_block
+
+LINEAR_ANGLE = 1e-6
+"""The sine at which linearly convergent solvers stop if nothing else is asked for."""
 
 STEADY = 0.1
 """A contraction that changes by less than this share of its distance from 1 is taken for that of the gap."""
@@ -56,53 +66,80 @@ class Subspace:
     ----------
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
-    sine : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this, even before tol is reached.
+    angle_tol : float, optional
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
+        1e-6, or what rounding allows.
     """
 
     start: Start = "random"
-    sine: float | None = None
+    angle_tol: float | None = None
 
     name = "subspace"
-    default_tol = 1e-9
+    default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
         check_start(self.start)
-        check_sine(self.sine)
+        check_angle_tol(self.angle_tol)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
-        """Iterate until the KKT residual is small."""
-        tol, k = setup.stopping_tol(self.default_tol), setup.whole_components()
+        """Iterate until the answer is good enough and confirmed."""
+        goal, k = Goal.of(setup, self.angle_tol, self.default_angle), setup.whole_components()
         if state is None:
-            Z, ratio, residual_prev = await first_block(setup, k, self.start, start, self.sine), 1.0, np.inf  # line 1
-            first = 1 if self.start == "random" or start is not None else 2
-        else:
-            Z, (ratio, residual_prev, done) = state["Z"], state["counters"]
-            first = int(done) + 1
-        for t in range(first, max(first, setup.max_rounds) + 1):  # line 2
-            G = await Sum(scatter_action, Z)  # line 3
+            Z, rounds = await first_block(setup, k, self.start, start)  # line 1
+            state = iteration_state(Z, rounds)
+        Z, (ratio, residual_prev, rounds, caution) = state["Z"], state["counters"].tolist()
+        while True:  # line 2
+            G, rounds = await Sum(scatter_action, Z), int(rounds) + 1  # line 3
             residual = kkt(G, Z, setup.trace)
-            ratio_prev = ratio
-            if np.isfinite(residual_prev):  # until then nothing is known of the contraction
-                ratio = min(1.0, residual / residual_prev) if residual_prev > 0 else 0.0
-            values, rotation = top_eigenpairs(Z.T @ G)
-            Z_prev, Z, residual_prev = Z, orthonormalize(G), residual  # line 4
-            next_value = ratio * values[-1]  # the iteration contracts by lambda_{k+1} / lambda_k, unless they are closer than tol
-            angle = residual_angle(residual * setup.trace, float(values[-1]), float(next_value)) if k < setup.n_features else 0.0
+            ratio_prev, ratio = ratio, _contraction(residual, residual_prev, ratio)
+            values = np.linalg.eigvalsh(Z.T @ G)
+            inside = float(values[0])
+            angle = residual_angle(residual * setup.trace, inside, ratio * inside) if k < setup.n_features else 0.0
             settled = abs(ratio - ratio_prev) <= STEADY * (1 - ratio)  # else it is not yet the last directions that it tells of
-            converged = residual <= tol or (self.sine is not None and angle <= self.sine and settled)
-            last = converged or t >= setup.max_rounds
-            state = {"Z": Z, "counters": np.array([ratio, residual_prev, t])}
-            await Progress(basis=Z_prev, objective=setup.share(values), kkt=residual, state=None if last else state)
-            if last:
-                break
-        if residual <= tol:
-            reason = f"scaled KKT residual {residual:.1e} reached tol {tol:.1e}"
-        elif converged:
-            reason = f"the estimated sine of the angle, {angle:.1e}, reached {self.sine:.1e}; scaled KKT residual {residual:.1e}"
-        else:
-            reason = (
-                f"max_rounds={setup.max_rounds} reached at scaled KKT residual {residual:.1e} > tol {tol:.1e}; "
-                "raise max_rounds or use solver='krylov'"
-            )
-        return Solution(Z_prev @ rotation, np.maximum(values, 0.0), residual, angle, converged, reason)
+            good = (goal.tol is not None and residual <= goal.tol) or caution * residual <= TIGHTEST_TOL
+            good = good or (goal.angle is not None and caution * angle <= goal.angle and settled)  # line 4
+            last = rounds + 1 >= setup.max_rounds  # the confirmation takes one round at least
+            Z_next, residual_prev = orthonormalize(G), residual  # line 5
+            here = iteration_state(Z_next, rounds, ratio, residual_prev, caution)
+            await Progress(basis=Z, objective=setup.share(values), kkt=residual, state=None if good or last else here)
+            if good or last:
+                verdict = await confirm(setup, Z, goal, rounds)
+                if verdict.good(goal) or verdict.rounds + 1 >= setup.max_rounds:
+                    return confirmed_solution(setup, verdict, goal)
+                rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * angle)
+                if verdict.lost:
+                    Z_next, ratio, residual_prev = verdict.better, 1.0, np.inf
+            Z = Z_next
+
+
+def iteration_state(
+    Z: Array, rounds: int, ratio: float = 1.0, residual: float = np.inf, caution: float = 1.0
+) -> dict[str, Array]:
+    """Where the iteration stands: the basis, the contraction and residual of the round before, and how little to believe them."""
+    return {"Z": Z, "counters": np.array([ratio, residual, rounds, caution])}
+
+
+def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
+    """The answer that a confirmation was about."""
+    converged, sine = verdict.good(goal), "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
+    kkt_residual = f"scaled KKT residual {verdict.kkt:.1e}"
+    if not converged:
+        short = "a direction was missed" if verdict.lost else f"at {kkt_residual}, estimated sine {sine}"
+        reason = (
+            f"max_rounds={setup.max_rounds} reached {short}, asked for {goal.told()}; raise max_rounds or use solver='krylov'"
+        )
+    elif verdict.tied:
+        k = len(verdict.values)
+        reason = f"components {k} and {k + 1} have the same variance as far as rounding tells; {kkt_residual}"
+    elif goal.tol is not None and verdict.kkt <= goal.tol:
+        reason = f"{kkt_residual} reached tol {goal.tol:.1e}"
+    else:
+        reason = f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {kkt_residual}"
+    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, tied=verdict.tied)
+
+
+def _contraction(residual: float, before: float, known: float) -> float:
+    """By what the residual fell; what was known where there is no residual before."""
+    if not np.isfinite(before):
+        return known
+    return min(1.0, residual / before) if before > 0 else 0.0

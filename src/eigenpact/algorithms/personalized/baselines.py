@@ -90,7 +90,7 @@ class Pooled:
     """PCA of all rows together with r1 + r2 components; nothing is local."""
 
     name = "pooled"
-    default_tol = Krylov.default_tol
+    default_angle = Krylov.default_angle
 
     async def fit(
         self,

@@ -156,7 +156,7 @@ async def misalignment(setup: PersonalSetup) -> float:
         space = space.add(Z, PZ / int(n_own))
         ritz = space.ritz(lambda _: 1)
         largest = float(ritz.values[0])
-        Z = space.next_block(THETA_WIDTH, 1.0)
+        Z = space.next_block(THETA_WIDTH)
         if np.linalg.norm(ritz.residual) <= THETA_TOL or Z.shape[1] == 0:
             break
     return min(1.0, max(0.0, 1.0 - largest))

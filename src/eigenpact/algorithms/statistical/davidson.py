@@ -4,23 +4,26 @@ Problem
     Find the leading k eigenvectors of C = sum_i Y_i^T Y_i (d x d), site i holding the centred rows Y_i (n_i x d).
 
 Rounds
-    1. B <- a random orthonormal d x k block, or the one-shot merge of the sites' own directions
+    1. B <- a random orthonormal block (d x (k + 2)); before it, if asked for, the one-shot merge of the sites' own directions
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B]; Rayleigh-Ritz on span(Q): leading Ritz pairs (theta_j, z_j), residuals r_j = C z_j - theta_j z_j
-    5.     stop if ||R||_F <= tol tr C, or if the estimated angle is at most ``sine``
-    6.     thick restart: if another block would exceed max_blocks, keep the leading half of the Ritz vectors with their products
-    7.     t_j <- ((theta_j + mu) I - C_1)^-1 r_j, at the coordinator's own site;  B <- orth of t_1 ... t_k against Q
+    5.     stop if ||R||_F <= tol tr C, or if the estimated angle is at most ``angle_tol``, once nothing can have been missed
+           (``certificate.py``)
+    6.     thick restart: if another block would exceed max_blocks, keep the leading half of the Ritz vectors and the random block
+    7.     t_j <- ((theta_j + mu) I - C_1)^-1 r_j, at the coordinator's own site;  B <- orth of t_1 ... t_k against Q, and as many
+           directions for the proof of line 5
+    The loop is that of ``expansion.py``.
     C_1 is the scatter of one site, scaled to tr C, and mu its estimated distance to C (``preconditioner.py``).  A site unlike the
     others makes a poor preconditioner, which costs rounds, a few more than Lanczos in trials, and never the answer.
 
 Leaves the site
-    Y_i^T Y_i B (d x k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
+    Y_i^T Y_i B (d x 2k, at least d x (k + 2)) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
     With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used at the coordinator's own site only: the preconditioner is applied where the rows are, nothing travels.
 
 Cost
-    8 d k bytes each way and 4 n_i d k flops per site and round, as Lanczos; the own site once decomposes its scatter.
+    16 d k bytes each way and 8 n_i d k flops per site and round; the own site once decomposes its scatter.
 
 Differences from the paper
     Not in the paper: it solves linear systems with this preconditioner (``shift_invert.py``), each of which takes several rounds.
@@ -43,14 +46,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from ...krylov_space import Ritz
+from ...krylov_space import KrylovSpace, Ritz
 from ...linalg import Array
+from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
 from ..setup import Setup
-from ..solution import Solution, check_sine
-from ..start import Start, check_start, first_block
-from .expansion import check_max_blocks, expand, first_state
+from ..solution import Solution
+from ..start import Start, check_start, given_start
 from .preconditioner import preconditioner
 
 
@@ -65,42 +66,37 @@ class Davidson:
         Lanczos.
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
-    sine : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this, even before tol is reached.
+    angle_tol : float, optional
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
+        1e-8, or what rounding allows.
     max_blocks : int
-        At most this many blocks of k columns are kept, at least 3.
+        At most this many blocks of k + 2 columns are kept, at least 3.
     """
 
     proxy: str | int | Array | None = None
     start: Start = "random"
-    sine: float | None = None
+    angle_tol: float | None = None
     max_blocks: int = 30
 
     name = "davidson"
-    default_tol = 1e-12
+    default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
         check_start(self.start)
-        check_sine(self.sine)
+        check_angle_tol(self.angle_tol)
         check_max_blocks(self.max_blocks)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Expand by preconditioned residuals until the answer is good enough."""
-        k, tol = setup.whole_components(), setup.stopping_tol(self.default_tol)
-        inverse = await preconditioner(setup, self.proxy, k, None if state is None else state["facts"])
+        k, goal = setup.whole_components(), Goal.of(setup, self.angle_tol, self.default_angle)
+        inverse = await preconditioner(setup, self.proxy, k, None if state is None else state.get("facts"))
         if state is None:
-            B = await first_block(setup, k, self.start, start, self.sine)  # line 1
-            random = start is None and self.start == "random"
-            state = await first_state(setup, B, 0 if random or start is not None else 1, random)  # line 3
+            state = await begin(setup, *await given_start(setup, k, self.start, start))  # lines 1, 3
+        if inverse is None:
+            return await expand(setup, None, state, goal=goal, max_blocks=self.max_blocks)
 
-        async def corrections(ritz: Ritz) -> Array:  # line 7
-            if inverse is None:
-                return ritz.residual
-            T = await inverse.apply(ritz.residual, ritz.values[:k] + inverse.mu)
-            lengths = np.linalg.norm(T, axis=0)
-            rescaled: Array = T * (np.linalg.norm(ritz.residual, axis=0) / np.where(lengths > 0, lengths, 1.0))
-            return rescaled
+        async def corrections(_: KrylovSpace, ritz: Ritz, __: float) -> Array:  # line 7
+            return await inverse.apply(ritz.residual, ritz.values[: ritz.Z.shape[1]] + inverse.mu)
 
-        facts = None if inverse is None else inverse.facts()
-        columns = self.max_blocks * k
-        return await expand(setup, corrections, state, tol=tol, sine=self.sine, max_columns=columns, facts=facts)  # lines 2 to 6
+        facts = {"facts": inverse.facts()}
+        return await expand(setup, corrections, state, goal=goal, max_blocks=self.max_blocks, facts=facts)  # lines 2 to 7

@@ -55,7 +55,7 @@ from ...rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..setup import Setup, rows_of
 from ..solution import Solution
-from .confirmation import confirmed
+from .judgement import judged
 
 LONGEST_STEP = 0.5
 """Largest eta_t s_1: beyond 1 a batch would count for more than all rows before it."""
@@ -119,7 +119,7 @@ class HotPotato:
     confirm: bool = True
 
     name = "hot-potato"
-    default_tol = float("inf")
+    default_angle = float("inf")
 
     def __post_init__(self) -> None:
         whole = isinstance(self.max_batch, Integral) and not isinstance(self.max_batch, bool)
@@ -142,7 +142,7 @@ class HotPotato:
         Z = np.ascontiguousarray(W[:, :k])
         if self.confirm:
             await Progress(basis=Z)
-            return await confirmed(setup, Z, W[:, k:], "hot potato")  # line 6
+            return await judged(setup, Z, W[:, k:], "hot potato")  # line 6
         await Progress(basis=Z, objective=setup.share(setup.n_samples * s[:k]))
         order = np.argsort(-s[:k])
         reason = "hot potato, not confirmed: nothing is known of its error"

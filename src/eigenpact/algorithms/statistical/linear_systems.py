@@ -47,8 +47,10 @@ class Deflated:
     async def times(self, v: Array) -> Array:
         """P C P v (d).  One round."""
         self.rounds += 1
-        G: Array = await Sum(scatter_action, self.project(v)[:, None])
-        return self.project(G[:, 0])
+        direction = self.project(v)
+        length = float(np.linalg.norm(direction))
+        G: Array = await Sum(scatter_action, (direction / (length or 1.0))[:, None])  # a unit vector, whatever is asked for
+        return self.project(G[:, 0]) * length
 
     def with_vector(self, w: Array, Cw: Array) -> tuple[Array, Array]:
         """W and C W with one more vector w (d), orthogonal to W, and its deflated product P C P w (d)."""

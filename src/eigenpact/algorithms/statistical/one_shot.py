@@ -62,7 +62,7 @@ from ...linalg import Array, orthonormalize, procrustes, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..setup import Setup, rows_of
 from ..solution import Solution
-from .confirmation import confirmed
+from .judgement import judged
 
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
 
@@ -95,7 +95,7 @@ class OneShot:
     confirm: bool = True
 
     name = "one-shot"
-    default_tol = float("inf")
+    default_angle = float("inf")
 
     def __post_init__(self) -> None:
         if self.merge not in get_args(Merge):
@@ -115,7 +115,7 @@ class OneShot:
         side_by_side = np.concatenate(list(scaled.values()), axis=1)
         if self.confirm and setup.max_rounds > 1:
             await Progress(basis=Z)
-            return await confirmed(setup, Z, side_by_side, f"one-shot merge by {self.merge!r}")  # line 3
+            return await judged(setup, Z, side_by_side, f"one-shot merge by {self.merge!r}")  # line 3
         shown = side_by_side.T @ Z
         values, rotation = top_eigenpairs(shown.T @ shown)
         Z = np.ascontiguousarray(Z @ rotation)

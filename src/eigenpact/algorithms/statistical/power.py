@@ -6,7 +6,7 @@ Problem
 Rounds
     1. w <- a random unit vector (k > 1: an orthonormal d x k block), or the one-shot merge of the sites' own directions
     2. for each round: the coordinator sends w, every site returns Y_i^T (Y_i w); w <- their sum, at length one (orthonormalized)
-    3. stop if the residual is at most tol tr C, or if residual over gap is at most ``sine``
+    3. stop if the residual is at most tol tr C, or if residual over gap is at most ``angle_tol``, once that is confirmed
     This is subspace iteration (``consensus/subspace.py``), which carries it out.
 
 Leaves the site
@@ -23,7 +23,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(60, 4)) * [9, 3, 1, 1]
->>> pca = ep.FederatedPCA(n_components=1, solver=ep.Power(sine=1e-4), random_state=0).fit({"A": X[:20], "B": X[20:]})
+>>> pca = ep.FederatedPCA(n_components=1, solver=ep.Power(angle_tol=1e-4), random_state=0).fit({"A": X[:20], "B": X[20:]})
 >>> pca.converged_, pca.angle_estimate_ <= 1e-4
 (True, True)
 """
@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...linalg import Array
-from ..consensus.subspace import Subspace
+from ..consensus.subspace import LINEAR_ANGLE, Subspace
 from ..setup import Setup
 from ..solution import Solution
 from ..start import Start
@@ -48,19 +48,20 @@ class Power:
     ----------
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
-    sine : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this, even before tol is reached.
+    angle_tol : float, optional
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
+        1e-6, or what rounding allows.
     """
 
     start: Start = "random"
-    sine: float | None = None
+    angle_tol: float | None = None
 
     name = "power"
-    default_tol = 1e-9
+    default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
-        Subspace(self.start, self.sine)  # checks them
+        Subspace(self.start, self.angle_tol)  # checks them
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Iterate until the answer is good enough."""
-        return await Subspace(self.start, self.sine).fit(setup, start, state)
+        return await Subspace(self.start, self.angle_tol).fit(setup, start, state)

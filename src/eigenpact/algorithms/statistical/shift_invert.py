@@ -7,13 +7,15 @@ Problem
 Rounds
     1. w <- a random unit vector, or the one-shot merge of the sites' own directions; C w in one round
     2. for each outer step:
-    3.     rho <- w^T C w, r <- C w - rho w; stop if ||r|| is at most tol tr C, or if the estimated angle is at most ``sine``
+    3.     rho <- w^T C w, r <- C w - rho w; enough if ||r|| is at most tol tr C, or if the estimated angle is at most ``angle_tol``
     4.     lambda <- rho + min(delta, ||r||), delta the gap, at least a thousandth of delta
     5.     z <- (lambda I - C)^-1 w to a tenth of the first residual, by CG or Nesterov preconditioned with (lambda + mu) I - C_1:
            one round for each product with C (``linear_systems.py``)
     6.     if CG meets a direction of negative curvature, lambda is below lambda_1: take that direction for w, and raise lambda
     7.     w <- z / ||z||; C w follows from z and its residual without another round
-    8. for k > 1: keep w, go on with P C P, P = I - W W^T; in the end turn W to its own principal axes
+    8. for k > 1: keep w, go on with P C P, P = I - W W^T
+    9. have W confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if W is not good
+       enough, go through lines 2 to 8 again from W, more cautiously; in the end turn W to its own principal axes
 
     ``literal=True`` is Algorithm 1 as it stands: m_1 and m_2 iterations at fixed shifts that fall from above (lines named there).
 
@@ -36,7 +38,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(2000, 20)) * np.linspace(3, 1, 20)
->>> solver = ep.ShiftInvert(proxy="A", sine=1e-4)
+>>> solver = ep.ShiftInvert(proxy="A", angle_tol=1e-4)
 >>> pca = ep.FederatedPCA(1, solver=solver, random_state=0).fit({"A": X[:1000], "B": X[1000:]})
 >>> pca.converged_, pca.angle_estimate_ <= 1e-4
 (True, True)
@@ -52,12 +54,13 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, random_orthonormal, top_eigenpairs
-from ...metrics import kkt
+from ...linalg import Array, random_orthonormal
+from ..confirmation import Verdict, confirm
+from ..consensus.subspace import LINEAR_ANGLE, confirmed_solution
+from ..expansion import Goal, check_angle_tol
 from ..setup import Setup
-from ..solution import Solution, check_sine, residual_angle
+from ..solution import Solution, residual_angle
 from ..start import Start, check_start, first_block
-from .expansion import Past
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
 from .preconditioner import Preconditioner, preconditioner
 
@@ -67,8 +70,9 @@ REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
 STILL_NEW = 1e-8
 """Of a unit vector, how much must be left after deflation to begin from it."""
 
-FAILURE, ACCURACY, FINEST = 0.1, 1e-6, 1e-13
-"""Of literal mode: probability p of failure, accuracy epsilon where no ``sine`` is given, and the finest epsilon~ in float64."""
+FAILURE, ACCURACY, FINEST, LITERAL_SLIP = 0.1, 1e-6, 1e-13, 10.0
+"""Of literal mode: probability p of failure, accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64, and how
+many times its accuracy it may miss and still be called converged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,28 +87,29 @@ class ShiftInvert:
         How the linear systems are solved.
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
-    sine : float, optional
-        Stop as soon as the estimated sine of the angle to the exact answer is at most this, even before tol is reached.
+    angle_tol : float, optional
+        Stop as soon as the estimated sine of the angle to the exact answer is at most this; without ``tol`` the default is 1e-6, or
+        what rounding allows.
     gap : float, optional
         The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy, or takes a tenth of rho.
     literal : bool
         Algorithm 1 of the paper with its constants, for k = 1: thousands of rounds.  It ends when its iterations are done,
-        whatever tol is.
+        whatever tol is; if the confirmation finds that it ended elsewhere, it is not called converged.
     """
 
     proxy: str | int | Array | None = None
     inner: Literal["cg", "nesterov"] = "cg"
     start: Start = "random"
-    sine: float | None = None
+    angle_tol: float | None = None
     gap: float | None = None
     literal: bool = False
 
     name = "shift-invert"
-    default_tol = 1e-9
+    default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
         check_start(self.start)
-        check_sine(self.sine)
+        check_angle_tol(self.angle_tol)
         if self.inner not in ("cg", "nesterov"):
             raise InputError(f"inner={self.inner!r} must be 'cg' or 'nesterov'")
         if self.gap is not None and not (isinstance(self.gap, Real) and 0 < self.gap < 1):
@@ -118,46 +123,48 @@ class ShiftInvert:
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Find one vector after the other."""
-        k, tol = setup.whole_components(), setup.stopping_tol(self.default_tol)
+        k, goal = setup.whole_components(), Goal.of(setup, self.angle_tol, self.default_angle)
         if self.literal and k > 1:
             raise InputError(f"n_components={k}: literal=True is the paper's algorithm for one component; use literal=False")
-        if setup.max_rounds < k + 1:
+        if setup.max_rounds < k + 2:
             raise InputError(
                 f"max_rounds={setup.max_rounds} is too few for n_components={k}: shift-invert takes a round for each and more; "
                 "raise it"
             )
         inverse = await preconditioner(setup, self.proxy, k)
-        B = await first_block(setup, k, self.start, start, self.sine)  # line 1
-        used = 0 if self.start == "random" or start is not None else 1
-        C = Deflated(np.zeros((setup.n_features, 0)), np.zeros((setup.n_features, 0)), used, setup.max_rounds)
+        B, rounds = await first_block(setup, k, self.start, start)  # line 1
+        nothing, caution = np.zeros((setup.n_features, 0)), 1.0
         find = self._literal if self.literal and setup.trace > 0 else self._vector
-        angle, converged = 0.0, True
-        for j in range(k):  # line 8
-            C.max_rounds = setup.max_rounds - (k - 1 - j)  # every vector takes one round at least
-            found = await find(setup, C, inverse, B[:, j], tol / np.sqrt(k))
-            C.deflate(found.w, found.Cw)
-            angle, converged = max(angle, found.angle), converged and found.good
-        angle = angle if k < setup.n_features else 0.0
-        values, rotation = top_eigenpairs(C.W.T @ C.CW)
-        residual = kkt(C.CW, C.W, setup.trace)
-        reason = self._reason(setup, residual, angle, tol, converged)
-        return Solution(np.ascontiguousarray(C.W @ rotation), np.maximum(values, 0.0), residual, angle, converged, reason)
+        while True:
+            C, believed, finished = Deflated(nothing, nothing, rounds, setup.max_rounds), 0.0, True
+            for j in range(k):  # line 8
+                C.max_rounds = setup.max_rounds - 1 - (k - 1 - j)  # every vector takes one round at least, and line 9
+                found = await find(setup, C, inverse, B[:, j], goal, caution * np.sqrt(k))
+                C.deflate(found.w, found.Cw)
+                believed, finished = max(believed, found.angle), finished and found.good
+            verdict = await confirm(setup, C.W, goal, C.rounds)  # line 9
+            if self.literal or verdict.good(goal) or verdict.rounds + k + 1 >= setup.max_rounds:
+                break
+            rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * believed)
+            B = verdict.better if verdict.lost else verdict.basis
+        return self._literal_solution(verdict, finished) if self.literal else confirmed_solution(setup, verdict, goal)
 
-    async def _vector(self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, tol: float) -> Found:
-        """The next eigenvector, from w (d)."""
+    async def _vector(
+        self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, goal: Goal, caution: float
+    ) -> Found:
+        """The next eigenvector, from w (d), to a ``caution``-th of the goal."""
         w = _unit(C.project(w), C, setup)
         Cw = await C.times(w)
-        past, lowest = Past.empty(setup.n_features), 0.0
+        lowest = 0.0
         while True:  # line 2
             rho = float(w @ Cw)
             delta = self._gap(setup, inverse, C.W.shape[1], GAP_SHARE * rho)
             r = Cw - rho * w
             size = float(np.linalg.norm(r))
-            plain = residual_angle(size, rho, rho - delta)
-            angle = min(1.0, past.correction(w[:, None]) * plain) if past.angles.size else 1.0
-            past = past.add(w[:, None], plain)
+            angle = residual_angle(size, rho, rho - delta)
             await C.tell(setup, w, Cw, angle)
-            good = size <= tol * setup.trace or (self.sine is not None and angle <= self.sine)
+            good = goal.tol is not None and caution * size <= goal.tol * setup.trace
+            good = good or (goal.angle is not None and caution * angle <= goal.angle) or size <= FINEST * rho
             if good or C.exhausted:  # line 3
                 return Found(w, Cw, angle, good)
             shift = max(lowest, rho + float(np.clip(size, SHORTEST_SHIFT * delta, delta)))  # line 4
@@ -178,10 +185,22 @@ class ShiftInvert:
             return await conjugate_gradient(system, w / distance, r / distance, enough)
         return await nesterov(system, w / distance, r / distance, enough, distance)
 
-    async def _literal(self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, tol: float) -> Found:  # noqa: ARG002
+    async def _literal(
+        self,
+        setup: Setup,
+        C: Deflated,
+        inverse: Preconditioner | None,
+        w: Array,
+        goal: Goal,
+        caution: float,  # noqa: ARG002
+    ) -> Found:
         """Algorithm 1, with tr C in the place of the bound 1 on lambda_1."""
-        d, trace, epsilon = setup.n_features, setup.trace, ACCURACY if self.sine is None else self.sine**2
-        delta = 5 / 8 * self._gap(setup, inverse, 0, trace)  # in [gap/2, 3 gap/4]
+        d, trace, epsilon = setup.n_features, setup.trace, ACCURACY if self.angle_tol is None else self.angle_tol**2
+        delta = 5 / 8 * self._told_gap(setup, inverse, 0)  # in [gap/2, 3 gap/4]
+        if delta <= 0:
+            raise InputError(
+                "literal=True needs the gap, and the proxy's first two variances are equal; give gap= (a share of the trace)"
+            )
         m_1 = int(np.ceil(8 * np.log(144 * d / FAILURE**2)))  # line 2 of Algorithm 1
         m_2 = int(np.ceil(1.5 * np.log(18 * d / (FAILURE**2 * epsilon))))
         ratio = delta / trace / 8
@@ -218,21 +237,29 @@ class ShiftInvert:
 
     def _gap(self, setup: Setup, inverse: Preconditioner | None, j: int, most: float) -> float:
         """The gap behind eigenvalue j + 1: given, or the proxy's, but then at most ``most``, and that where it has none."""
+        told = self._told_gap(setup, inverse, j)
         if self.gap is not None:
-            return float(self.gap) * setup.trace
-        told = float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
+            return told
         return min(most, told) if told > SHORTEST_SHIFT * most else most
 
-    def _reason(self, setup: Setup, residual: float, angle: float, tol: float, converged: bool) -> str:
-        kkt_residual = f"scaled KKT residual {residual:.1e}"
-        if not converged:
-            short = "before Algorithm 1 was done" if self.literal else f"> tol {tol:.1e}"
-            return f"max_rounds={setup.max_rounds} reached at {kkt_residual} {short}; raise max_rounds or use 'davidson'"
-        if self.literal:
-            return f"all iterations of Algorithm 1 done; {kkt_residual}"
-        if residual <= tol:
-            return f"{kkt_residual} reached tol {tol:.1e}"
-        return f"the estimated sine of the angle, {angle:.1e}, reached {self.sine:.1e}; {kkt_residual}"
+    def _told_gap(self, setup: Setup, inverse: Preconditioner | None, j: int) -> float:
+        """The gap behind eigenvalue j + 1 that the user or the proxy tells of, 0 if neither does."""
+        if self.gap is not None:
+            return float(self.gap) * setup.trace
+        return float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
+
+    def _literal_solution(self, verdict: Verdict, finished: bool) -> Solution:
+        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
+        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        asked = np.sqrt(ACCURACY) if self.angle_tol is None else self.angle_tol
+        right = verdict.certain and not verdict.lost and (verdict.angle is None or verdict.angle <= LITERAL_SLIP * asked)
+        if not finished:
+            reason = f"max_rounds reached before Algorithm 1 was done; {known}; raise max_rounds or use solver='davidson'"
+        elif right:
+            reason = f"all iterations of Algorithm 1 done; {known}"
+        else:
+            reason = f"all iterations of Algorithm 1 done, but not at the answer; {known}; give a smaller gap=, or use solver='davidson'"
+        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, finished and right, reason, tied=verdict.tied)
 
 
 @dataclass(frozen=True, eq=False)

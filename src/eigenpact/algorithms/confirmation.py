@@ -1,0 +1,116 @@
+"""Whether a basis that a method stopped at is the answer: a space is grown from it and a random block until that is certain.
+
+Methods that keep only their last iterate (subspace iteration, LocalPower, FAPS, shift-and-invert) cannot tell by themselves whether
+they missed a direction, nor how close the next eigenvalue is.  So before such a method is called converged, the loop of
+``expansion.py`` is run from [Z, Omega] until its own answer Z' is certain, and Z is compared with it: sin angle(Z, exact) is at
+most sin angle(Z, Z') plus the bound for Z'.  The method's answer stays Z; nothing is earned by the confirmation.  It takes a few
+rounds, about as many as block Krylov would from there, where these methods take tens to hundreds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..linalg import Array, top_eigenpairs
+from ..metrics import kkt, largest_sine
+from .expansion import Goal, begin, expand
+from .setup import Setup
+
+BLOCKS = 16
+"""Blocks that the space may have."""
+
+CLEARLY, LOST = 0.3, 0.5
+"""Z' must be so much closer to the exact answer than Z is to Z'; and beyond this sine Z has missed a direction."""
+
+MORE = 2.0
+"""How much more cautious a method is at least after it stopped too early."""
+
+
+@dataclass(frozen=True)
+class _Comparison(Goal):
+    """Stop once Z' is much closer to the answer than Z (d x k) is to Z', or than anybody asked for."""
+
+    Z: Array | None = None
+
+    def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002
+        if angle is None or self.Z is None:
+            return False
+        return angle <= CLEARLY * max(largest_sine(self.Z, Z), self.angle or 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What a confirmation found out about Z.
+
+    Attributes
+    ----------
+    basis : (d, k) array
+        Z turned to its own principal axes.
+    values : (k,) array
+        Variances along them.
+    kkt : float
+        Scaled KKT residual of Z.
+    angle : float or None
+        Bound on the sine of the largest angle to the exact answer; None where it cannot be told.
+    tied : bool
+        Whether components k and k + 1 have the same variance.
+    certain : bool
+        Whether the confirmation came to its end.
+    lost : bool
+        Whether Z has missed a direction.
+    better : (d, k) array
+        The answer that the confirmation itself found.
+    rounds : int
+        Rounds of the run so far.
+    """
+
+    basis: Array
+    values: Array
+    kkt: float
+    angle: float | None
+    tied: bool
+    certain: bool
+    lost: bool
+    better: Array
+    rounds: int
+
+    def good(self, goal: Goal) -> bool:
+        """Whether the answer may be called converged."""
+        if not self.certain or self.lost:
+            return False
+        if goal.tol is not None and self.kkt <= goal.tol:
+            return True
+        return self.angle is None or (goal.angle is not None and self.angle <= goal.angle)
+
+    def caution(self, goal: Goal, believed: float) -> float:
+        """By how much the method's own estimate, ``believed`` when it stopped, must be smaller the next time."""
+        if goal.angle is None or self.angle is None or self.lost:
+            return MORE
+        return max(MORE, MORE * self.angle / goal.angle * min(1.0, believed / goal.angle))
+
+
+async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
+    """Compare Z (d x k, orthonormal) with what a space grown from it and a random block finds; ``rounds`` were used before."""
+    k = Z.shape[1]
+    state = await begin(setup, Z, rounds)
+    Z, CZ = state["Q"][:, :k], state["CQ"][:, :k]
+    values, rotation = top_eigenpairs(Z.T @ CZ)
+    residual = kkt(CZ, Z, setup.trace)
+    comparison = _Comparison(None, goal.angle, np.ascontiguousarray(Z))
+    found = await expand(setup, None, state, goal=comparison, max_blocks=BLOCKS, own=Z)
+    turned = largest_sine(Z, found.basis)
+    short = float(found.eigenvalues.sum() - values.sum())
+    allowed = k * max(residual, goal.tol or 0.0) * setup.trace
+    return Verdict(
+        basis=np.ascontiguousarray(Z @ rotation),
+        values=np.maximum(values, 0.0),
+        kkt=residual,
+        angle=None if found.angle is None else min(1.0, turned + found.angle),
+        tied=found.tied,
+        certain=found.converged,
+        lost=short > allowed if found.angle is None else turned > LOST and short > allowed,
+        better=found.basis,
+        rounds=int(found.notes["rounds"]),
+    )

@@ -1,0 +1,202 @@
+r"""What a random block in the basis proves: no direction of large variance was missed, and how far the answer can be off.
+
+A space Q that is invariant under C, or nearly so, gives Ritz vectors with small residuals whether or not they are the leading
+ones: a start that has nothing of an eigenvector never learns of it.  A random block cannot have nothing of any direction.  So
+every space grown here contains a random orthonormal block Omega (d x b, b = k + ``OVERSAMPLING``), from the first round to the
+last, and the sites' products tell what it would have shown.
+
+**Identity.**  Let C be symmetric, Q (d x m) orthonormal with products C Q, T = Q^T C Q with eigenpairs (theta_j, y_j), Ritz
+vectors q_j = Q y_j, residuals r_j = C q_j - theta_j q_j; Z the leading k Ritz vectors, W the others.  For an eigenpair (lambda, v)
+of C the residuals satisfy v^T q_j (lambda - theta_j) = v^T r_j.  So if span(Q) contains Omega,
+
+    v^T Omega = v^T Z Z^T Omega + v^T F(lambda),    F(lambda) = sum_{j > k} r_j (q_j^T Omega) / (lambda - theta_j)   (d x b),
+
+and F is known to whoever holds Q and C Q.  (F is the residual of the Galerkin solution of (lambda I - C) X = Omega on W.)
+
+**Theorem.**  Let V be the leading k + 1 eigenvectors of C and let mu >= theta_{k+1}.  If lambda_{k+1} > mu, then
+
+    smallest singular value of V^T Omega  <=  sqrt(k + 1) max_{lambda >= mu} ||F(lambda)||_2.
+
+*Proof.*  V has k + 1 columns and Z has k, so some unit vector u = V a has Z^T u = 0.  Its eigenvalues all exceed mu, so the
+identity gives u^T Omega = sum_i a_i v_i^T F(lambda_i), of length at most sqrt(k + 1) max ||F||; and ||u^T Omega|| is at least the
+smallest singular value.
+
+Omega is drawn without regard to C, so V^T Omega is a (k + 1) x b corner of a uniformly random orthonormal matrix, and its
+smallest singular value is below :func:`least_share` with probability at most delta = ``FAILURE`` (Chen and Dongarra's bound for a
+Gaussian matrix, over the norm that its d x b extension may have).  Hence, **with probability at least 1 - delta over the seed, whatever C and whatever else is in the
+space: lambda_{k+1} <= mu for every mu with sqrt(k + 1) max_{lambda >= mu} ||F(lambda)|| < least_share**.  With mu < theta_k this says
+that nothing was missed, and the residuals bound the angle (Davis and Kahan, to first order in it):
+
+    sin angle(Z, exact)  <=  sqrt(sum_{j <= k} (||r_j|| / (theta_j - mu))^2).
+
+**As a function of gap and rounds.**  If span(Q) holds the block Krylov space of Omega after j rounds, F is a residual polynomial:
+with eps = lambda / theta_{k+1} - 1 it falls like exp(-2 (j - 1) sqrt(eps)), so a missed direction whose variance exceeds that of
+component k + 1 by the factor 1 + eps survives j rounds only with a probability of about sqrt(d) exp(-2 (j - 1) sqrt(eps)) to the power of
+``OVERSAMPLING``.  No tolerance enters: a loose one stops later than its residual alone would allow, until F is small enough.
+
+**After a restart** only ``NARROW`` columns of Omega are kept.  The same identity then excludes every single eigenvector, one by one:
+||v^T Omega|| < least_share for one of k + 1 given vectors has a probability of at most delta.  That is weaker only for eigenvalues
+that agree to within the residual: a direction within their common space is not given beforehand.
+
+What it does not cover: eigenvalues of C that agree with one another to rounding more often than b times; rounding errors in
+C Q beyond those measured by the asymmetry of Q^T C Q; and sites that lie.
+
+References
+    C. Davis, W. M. Kahan, "The rotation of eigenvectors by a perturbation III", SIAM J. Numer. Anal. 7 (1970);
+    Z. Chen, J. J. Dongarra, "Condition numbers of Gaussian random matrices", SIMAX 27 (2005), Lemma 4.1;
+    J. Kuczynski, H. Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIMAX
+    13 (1992), on what random starts exclude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, lgamma, log, sqrt
+
+import numpy as np
+
+from .krylov_space import KrylovSpace, Ritz
+from .linalg import Array
+
+OVERSAMPLING = 2
+"""Columns of the random block beyond the k components: one makes the gap visible, one more makes bad luck cubically rare."""
+
+FAILURE = 1e-6
+"""Largest probability that the seed hides a direction from the theorem."""
+
+SHARES_OF_GAP = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03)
+"""How much of the Ritz gap theta_k - theta_{k+1} may be kept: the bound mu is the lowest of these that F allows."""
+
+EPS = float(np.finfo(float).eps)
+
+LOOKED_AT = (0.0, 0.1, 1.0)
+"""F falls with lambda; to be sure it is looked at not only at mu but also this share above it."""
+
+NARROW = 3
+"""Columns of the random block that are kept over restarts."""
+
+TIE, ZERO = 16.0, 8.0
+"""Ritz values closer than this many times the rounding errors are equal as far as anybody can tell; and such below are zero."""
+
+
+def least_share(d: int, k: int, b: int, failure: float = FAILURE) -> float:
+    """A bound that the smallest singular value of a k x b corner of a random d x b orthonormal matrix exceeds, but for ``failure``.
+
+    >>> least_share(100, 2, 4) > least_share(100, 2, 3) > least_share(10000, 2, 3) > 0
+    True
+    """
+    if k > b:
+        return 0.0
+    p = b - k + 1
+    log_density = (b - k - 1) / 2 * log(2) + lgamma((b + 1) / 2) - lgamma(k / 2) - lgamma(b - k + 1)
+    square = exp((log(failure / 2) - log_density - log(2 / p)) * 2 / p)
+    return min(1.0, sqrt(square) / (sqrt(d) + sqrt(b) + sqrt(2 * log(2 / failure))))
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What the space and its random block say of the leading k Ritz vectors.
+
+    Attributes
+    ----------
+    angle : float or None
+        Bound on the sine of the largest angle to the exact answer, of the leading ``rank`` components; None while there is none.
+    rounding : float
+        The angle that rounding errors in the products make by themselves.
+    missed : bool
+        Whether a direction may have been missed whose eigenvalue exceeds theta_k by more than the residual.
+    tied : bool
+        Whether the values of components k and k + 1 are equal as far as rounding allows to tell.
+    rank : int
+        How many of the k Ritz values are more than rounding errors; the others belong to directions without variance.
+    """
+
+    angle: float | None
+    rounding: float
+    missed: bool
+    tied: bool
+    rank: int
+
+
+def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
+    """The certificate of ``ritz`` from a space whose span contains the random block ``omega`` (d x b)."""
+    d, k, values = space.Q.shape[0], ritz.Z.shape[1], ritz.values
+    noise = rounding_errors(space, ritz)
+    rank = int(np.sum(values[:k] > ZERO * float(noise.max(initial=0.0))))
+    if rank < k:
+        if rank == 0:
+            return Certificate(None, 1.0, missed=False, tied=False, rank=0)
+        leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
+        found = certify(space, leading, omega)
+        return Certificate(found.angle, found.rounding, found.missed, tied=False, rank=min(rank, found.rank))
+    if k >= d:
+        return Certificate(0.0, 0.0, missed=False, tied=False, rank=k)
+    if k >= space.size:
+        return Certificate(None, 1.0, missed=True, tied=False, rank=k)
+    behind = Behind(space, ritz, omega)
+    lengths = np.maximum(np.linalg.norm(ritz.residual, axis=0), noise)
+    inside, margin = float(values[k - 1]), float(np.linalg.norm(lengths))
+    gap = inside - float(values[k])
+    excluded = behind.excludes(inside + margin)
+    if gap <= TIE * float(noise[-1]):
+        at_rounding = margin <= TIE * float(np.linalg.norm(noise))
+        return Certificate(None, 1.0, missed=not excluded, tied=excluded and at_rounding, rank=k)
+    allowed = (inside - share * gap for share in SHARES_OF_GAP) if behind.excludes(inside) else ()
+    bound = next((mu for mu in allowed if behind.excludes(mu)), None)
+    if bound is None:
+        return Certificate(None, 1.0, missed=not excluded, tied=False, rank=k)
+    gaps = values[:k] - bound
+    angle, rounding = (min(1.0, float(np.linalg.norm(error / gaps))) for error in (lengths, noise))
+    return Certificate(angle, rounding, missed=False, tied=False, rank=k)
+
+
+def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
+    """Lengths (k,) of the rounding errors in the products C q_j of the leading Ritz vectors.
+
+    Q^T C Q is symmetric but for rounding errors, of which it shows the part within span(Q); they are taken to be as large in all
+    other directions, and never below what rounding the entries of C q_j themselves makes of them.
+    """
+    k = ritz.Z.shape[1]
+    floor = EPS * np.abs(ritz.values[:k])
+    return np.maximum(space.noise(ritz.turn[:, :k]), floor)
+
+
+class Behind:
+    """F(lambda) of the theorem: what the Ritz vectors behind the leading k leave of the random block ``omega`` (d x b)."""
+
+    def __init__(self, space: KrylovSpace, ritz: Ritz, omega: Array) -> None:
+        d, b = omega.shape
+        k = ritz.Z.shape[1]
+        self.space, self.values, self.turn = space, ritz.values[k:], ritz.turn[:, k:]
+        self.met = self.turn.T @ (space.Q.T @ omega)
+        whole = b > k or space.size == d
+        self.share = least_share(d, k + 1, b) / sqrt(k + 1) if whole and b < d else least_share(d, 1, b, FAILURE / (k + 1))
+        above = float(ritz.values[k - 1]) + float(np.linalg.norm(ritz.residual)) if k else 0.0
+        self.looked_at = tuple(above + step * abs(above) for step in LOOKED_AT)
+
+    def solved(self) -> Array:
+        """Galerkin solutions X (d x 3b) of (lambda I - C) X = Omega on the Ritz vectors behind, where F is looked at.
+
+        A space that keeps them and Omega has the same F there, however much else it forgets.
+        """
+        X = [self.space.Q @ (self.turn @ (self.met / (lam - self.values)[:, None])) for lam in self.looked_at]
+        return np.concatenate(X, axis=1)
+
+    def left(self) -> Array:
+        """F(lambda) (d x 3b) where it is looked at: the directions in which a missed one would show."""
+        return np.concatenate([self._left(lam) for lam in self.looked_at], axis=1)
+
+    def excludes(self, lam: float) -> bool:
+        """Whether a missed eigenvalue of ``lam`` or more would have shown."""
+        if lam <= float(self.values[0]):
+            return False
+        return all(self._size(lam + step * abs(lam)) < self.share for step in LOOKED_AT)
+
+    def _left(self, lam: float) -> Array:
+        weights = self.met / (lam - self.values)[:, None]
+        left: Array = self.space.CQ @ (self.turn @ weights) - self.space.Q @ (self.turn @ (weights * self.values[:, None]))
+        return left
+
+    def _size(self, lam: float) -> float:
+        F = self._left(lam)
+        return sqrt(max(0.0, float(np.linalg.eigvalsh(F.T @ F)[-1])))
