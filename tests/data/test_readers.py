@@ -236,6 +236,13 @@ def test_sparse_npz_stays_sparse(tmp_path, kind):
     assert_array_equal(table.X.toarray(), X)
 
 
+def test_sparse_npz_that_stores_an_entry_twice(tmp_path):
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_matrix(([1.0, 2.0], [1, 1], [0, 2]), shape=(1, 2)))
+    X = read_table(tmp_path / "a.npz").X
+    assert X.nnz == 1
+    assert_array_equal(X.toarray(), [[0, 3]])
+
+
 def test_corrupt_sparse_npz_is_refused(tmp_path):
     bad = {"indices": [5], "indptr": [0, 1], "format": b"csr", "shape": [1, 2], "data": [1.0]}
     np.savez(tmp_path / "a.npz", **{key: np.array(value) for key, value in bad.items()})

@@ -8,7 +8,9 @@ Problem
 Rounds
     1. Sum of n_i and of the rows.
     2. Sum of squared deviations about the site's mean, and of n_i ||m_i - m||^2: a second pass, because the difference of two
-       large numbers would lose the digits that matter.
+       large numbers would lose the digits that matter.  The site's mean m_i is rounded, too; the mean of what it leaves of the
+       rows is added to m_i - m, and taken from the deviations.  So both add up to the squares of X_i - 1 m^T for the very m that
+       was sent, which are the rows that solvers use.
     Then every site is told the centre and the scale once, and keeps them.
 
 Leaves the site
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..linalg import Array
@@ -33,8 +36,16 @@ from ..runtime import Local, Reply, Site, Sum, local
 LARGEST_TRACE = 1e140
 """Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
 
+LEAST_SQUARES = 1e-290
+"""Squares of a feature that add up to less have lost digits, or all of them."""
+
+NOISE = 1e-13
+"""Deviations below this share of the mean may be rounding errors of the mean."""
+
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
+
+OTHER_UNITS = "give the data in other units, for example"
 
 Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
@@ -179,21 +190,20 @@ async def agree(problem: Problem) -> Setup:
     if problem.scale is None:
         within, between = await Sum(spread, mean)  # round 2
         scale = np.ones(d)
-        total = within + between + (n * float(mean @ mean) if problem.center is False else 0.0)
     else:
         within, between = await Sum(spread_by_feature, mean)  # round 2
-        scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean)
+        scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean, int(n_sites))
         within, between = float((within / scale**2).sum()), float((between / scale**2).sum())
-        total = within + between + (n * float(((mean / scale) ** 2).sum()) if problem.center is False else 0.0)
+    total = within + between + (n * _not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
     if problem.center == "site":
         await Local(keep_own_centre, scale)
         total = within
     else:
         await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale)
     if not np.isfinite(total) or total > LARGEST_TRACE:
-        raise InputError("the squares of the values overflow; give the data in other units, for example divided by 1e100")
+        raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
     if 0 < total < 1 / LARGEST_TRACE:
-        raise InputError("the squares of the values underflow; give the data in other units, for example multiplied by 1e100")
+        raise InputError(f"the squares of the values underflow; {OTHER_UNITS} multiplied by 1e100")
     spread_total = float(within + between)
     return Setup(
         n_sites=int(n_sites),
@@ -232,14 +242,32 @@ def _scale_or_none(scale: Array) -> Array | None:
 
 
 def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array]:
-    rows = Rows(site.X)
-    own = rows.column_sums() / max(rows.n, 1)
-    return Rows(site.X, own).column_squares(), rows.n * (own - mean) ** 2
+    """Squared deviations (d,) within and between; those that are not zero stay so, however small."""
+    n = max(1, int(site.X.shape[0]))
+    own = Rows(site.X).column_sums() / n
+    deviations = Rows(site.X, own)
+    sums, squares = deviations.column_moments()
+    left = sums / n  # own + left is the mean
+    within, shift = np.maximum(squares - n * left**2, 0.0), (own - mean) + left
+    if np.any(within < LEAST_SQUARES):
+        within = _not_lost(within, deviations.column_largest() > NOISE * np.abs(own))
+    return within, _not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean))
 
 
-def _standard_deviations(squares: Array, n: int, mean: Array) -> Array:
+def _not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:
+    """The squares, but no zero where there ``really`` is something to square: then the least normal number."""
+    return np.where(really, np.maximum(squares, np.finfo(float).tiny), squares)
+
+
+def _standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> Array:
     """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
-    variances = squares / n
-    eps = np.finfo(float).eps
-    constant = variances <= n * eps * variances + (n * mean * eps) ** 2  # what rounding makes of a constant column
-    return np.where(constant, 1.0, np.sqrt(variances))
+    deviations = np.sqrt(squares / n)
+    constant = deviations <= (n_sites + 16) * np.finfo(float).eps * np.abs(mean)  # what rounding makes of a constant column
+    lost = np.flatnonzero(~constant & (squares < LEAST_SQUARES))
+    if lost.size:
+        more = f" and {lost.size - 1} more" if lost.size > 1 else ""
+        raise InputError(
+            f"the squares of the values underflow in feature {lost[0]}{more}, so their standard deviation is unknown; "
+            f"{OTHER_UNITS} multiplied by 1e100"
+        )
+    return np.where(constant, 1.0, deviations)

@@ -94,6 +94,38 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
     )
 
 
+def check_not_masked(whose: str, X: Any) -> None:
+    """Raise if X is a numpy masked array, or a list of masked rows, that hides entries: they would be read as data.
+
+    >>> check_not_masked("site 'A'", np.ma.array([[1.0, 2.0]], mask=[[False, True]]))
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: site 'A': 1 entry is masked...
+    """
+    parts = [X] if isinstance(X, np.ndarray) else X if isinstance(X, list | tuple) else []
+    hidden = sum(int(np.count_nonzero(np.ma.getmaskarray(part))) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if hidden:
+        raise InputError(
+            f"{whose}: {hidden} {'entry is' if hidden == 1 else 'entries are'} masked, and their values would be read as data; "
+            "fill them in with X.filled(value), or drop those rows with numpy.ma.compress_rows(X)"
+        )
+
+
+def check_real(whose: str, X: Any) -> None:
+    """Raise if X (array, sparse matrix, DataFrame) has a complex dtype, naming it."""
+    dtypes = list(X.dtypes) if hasattr(X, "dtypes") and hasattr(X, "columns") else [getattr(X, "dtype", None)]
+    found = next((dtype for dtype in dtypes if getattr(dtype, "kind", "") == "c"), None)
+    if found is not None:
+        raise complex_error(whose, str(found))
+
+
+def complex_error(whose: str, dtype: str) -> InputError:
+    """The error for complex numbers of this dtype."""
+    return InputError(
+        f"Complex data not supported: {whose} has dtype {dtype}; "
+        "give real numbers, for example X.real, or X.real and X.imag side by side"
+    )
+
+
 def check_numeric(name: str, X: Any) -> None:
     """Raise if X (n_rows x n_features: array, sparse matrix or DataFrame) does not hold real numbers.
 
@@ -107,8 +139,6 @@ def check_numeric(name: str, X: Any) -> None:
             shown = ", ".join(f"{column!r} ({dtype})" for column, dtype in bad[:SHOWN])
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
             raise InputTypeError(f"site {name!r}: columns {shown}{more} are not numbers; drop them, or encode them as numbers")
-        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
-        dtype_text, is_complex = "complex", "c" in kinds
     else:
         dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X).dtype
         if dtype.kind not in "biufc":
@@ -116,12 +146,9 @@ def check_numeric(name: str, X: Any) -> None:
                 f"site {name!r}: X has dtype {dtype}; only real numbers are allowed: "
                 "convert it with X.astype(float), and encode text columns as numbers first"
             )
-        dtype_text, is_complex = str(dtype), dtype.kind == "c"
-    if is_complex:
-        raise InputError(
-            f"Complex data not supported: site {name!r} has dtype {dtype_text}; "
-            "give real numbers, for example X.real, or X.real and X.imag side by side"
-        )
+        if dtype.kind == "c":
+            raise complex_error(f"site {name!r}", str(dtype))
+    check_real(f"site {name!r}", X)
 
 
 def _check_names(name: str, n_features: int, names: Sequence[str] | None) -> None:

@@ -167,6 +167,7 @@ def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
 def _read_sparse(file: Path) -> Any:
     matrix = sparse.load_npz(file).tocsr()
     matrix.check_format(full_check=True)
+    matrix.sum_duplicates()
     return matrix
 
 

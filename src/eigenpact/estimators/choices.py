@@ -32,6 +32,7 @@ from ..algorithms.statistical.lanczos import Lanczos
 from ..algorithms.statistical.one_shot import OneShot
 from ..algorithms.statistical.power import Power
 from ..algorithms.statistical.shift_invert import ShiftInvert
+from ..data.checks import check_not_masked, check_real
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
@@ -142,6 +143,8 @@ def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, 
 
 def _public_rows(proxy: Any) -> Any:
     """Public rows as a float64 table (n x d)."""
+    check_not_masked("proxy", proxy)
+    check_real("proxy", proxy)
     try:
         return check_array(proxy, dtype=np.float64)
     except (TypeError, ValueError) as error:

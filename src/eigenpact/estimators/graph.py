@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.graph import baselines, features, projection_consensus
 from ..algorithms.graph.features import dense
@@ -22,7 +22,7 @@ from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, Spread
 from ..runtime.consensus import Graph
 from .base import SiteEstimator
 from .graphs import find_graph
-from .inputs import is_several_sites
+from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
 
@@ -160,7 +160,7 @@ class GraphEstimator(SiteEstimator):
         check_is_fitted(self)
         if is_several_sites(X):
             raise InputError("transform takes one table of rows; call it once for each node, where the scores are to stay")
-        return dense(validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32]))
+        return dense(check_new_rows(self, X, accept_sparse=["csr", "csc"]))
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit on one matrix and return its scores; for several nodes use ``fit``, then ``transform`` for each node's rows."""

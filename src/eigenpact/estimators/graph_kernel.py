@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ..data.checks import check_not_masked, check_real
 from ..errors import InputError, SiteElsewhereError
 from ..kernels import Kernel, MeanFeatures, function_name, kernel_of
 from ..linalg import Array
@@ -158,6 +159,8 @@ class GraphKernelPCA(GraphEstimator):
     def _landmarks(self) -> Array | None:
         if self.landmarks is None:
             return None
+        check_not_masked("landmarks", self.landmarks)
+        check_real("landmarks", self.landmarks)
         rows = np.ascontiguousarray(check_array(self.landmarks, dtype=np.float64))
         if rows.shape[1] != self.n_features_in_:
             raise InputError(f"landmarks have {rows.shape[1]} features, the nodes' rows {self.n_features_in_}")

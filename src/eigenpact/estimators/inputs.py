@@ -11,8 +11,17 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ..data.checks import BLOCK_ELEMENTS, check_finite, check_numeric, check_same_features
+from ..data.checks import (
+    BLOCK_ELEMENTS,
+    check_finite,
+    check_not_masked,
+    check_numeric,
+    check_real,
+    check_same_features,
+    complex_error,
+)
 from ..errors import InputError, InputTypeError
+from ..rows import add_duplicates
 from ..runtime import Adopter, Engine
 
 
@@ -46,7 +55,7 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
         return _hold_named(estimator, {"site0": X}, gaps)
-    whole = _checked(estimator, "all sites", X, alone=True, finite=False)
+    whole = _checked(estimator, "", X, alone=True, finite=False)
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
         raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
@@ -126,18 +135,42 @@ def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = 
     if not alone and getattr(table, "shape", (1,))[0] == 0:
         raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")
     if hasattr(table, "columns"):
-        check_numeric(name, table)
+        check_numeric(name or "all sites", table)
+    whose = f"site {name!r}" if name else "X"
+    check_not_masked(whose, table)
+    check_real(whose, table)
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
-    prefix = "" if alone else f"site {name!r}: "
+    prefix = "" if alone else f"{whose}: "
     try:
         X = check_array(table, estimator=estimator, **options)
     except TypeError as error:
-        raise InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first") from error
+        raise _not_numbers(whose, prefix, error) from error
     except ValueError as error:
         raise InputError(f"{prefix}{error}") from error
+    X = add_duplicates(X) if scipy.sparse.issparse(X) else X
     if finite:
         check_finite(name, X, _feature_names(table), missing=gaps)
     return X
+
+
+def _not_numbers(whose: str, prefix: str, error: TypeError) -> InputError | InputTypeError:
+    """What to tell of a table that did not become numbers."""
+    if "'complex'" in str(error):  # dtype object, or lists
+        return complex_error(whose, "object with complex numbers in it")
+    return InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first")
+
+
+def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
+    """Rows (n, n_features) for a fitted estimator, checked as scikit-learn does; each entry of a sparse matrix stored once."""
+    check_not_masked("X", X)
+    check_real("X", X)
+    try:
+        rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32], **options)
+    except TypeError as error:
+        raise _not_numbers("X", "", error) from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return add_duplicates(rows.tocsr()) if scipy.sparse.issparse(rows) else rows
 
 
 def is_on_disk(table: Any) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution
@@ -18,7 +18,7 @@ from ..rows import Rows
 from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_solver
-from .inputs import is_several_sites
+from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
 
@@ -228,7 +228,7 @@ class FederatedPCA(SiteEstimator):
         check_is_fitted(self)
         if is_several_sites(X):
             raise InputError("transform takes one table of rows; call it once for each site, where the scores are to stay")
-        X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"])
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def inverse_transform(self, T: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.cluster import SpectralClustering
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..algorithms.personalized.local_part import Covariance
 from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_parts, misalignment
@@ -24,7 +24,7 @@ from ..rows import Rows
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_personalized_solver
-from .inputs import is_several_sites
+from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
 SEPARATE = 1e-2
@@ -361,7 +361,7 @@ class PersonalizedPCA(SiteEstimator):
         check_is_fitted(self)
         if is_several_sites(X):
             raise InputError("give one table of rows; call once for each site, with site=, where the scores are to stay")
-        X = validate_data(self, X, reset=False, accept_sparse=["csr", "csc"], dtype=[np.float64, np.float32])
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"])
         return Rows(X, mean.astype(np.float64), self.scale_.astype(np.float64))
 
     def _site(self, site: str | None) -> str:

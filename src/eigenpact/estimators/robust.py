@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.robust import shares
 from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
@@ -22,7 +22,7 @@ from ..linalg import Array, fix_signs
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_robust_solver
-from .inputs import is_several_sites
+from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
 SMALLEST_THRESHOLD = 1e-10
@@ -342,8 +342,7 @@ class RobustPCA(SiteEstimator):
         check_is_fitted(self)
         if is_several_sites(X):
             raise InputError("this takes one table of rows; call it once for each site, where the result is to stay")
-        allowed = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
-        return validate_data(self, X, reset=False, **allowed)
+        return check_new_rows(self, X, accept_sparse="csr", ensure_all_finite="allow-nan")
 
     def _decomposed(self, X: Any, *, parts: bool = True) -> tuple[Array, Array, Array]:
         """Scores (n, k), low-rank part and errors (n, n_features) of rows, a block at a time; without ``parts`` the scores."""
