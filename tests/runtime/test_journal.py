@@ -368,7 +368,7 @@ def test_changed_data_are_noticed(start_run, three_sites):
     with pytest.raises(Killed):
         start_run(plain, kill_after=5)
     changed = three_sites | {"B": three_sites["B"] + 1e-9}
-    with pytest.raises(JournalError, match="the rows of site 'B' changed since the journal was written .* delete the journal"):
+    with pytest.raises(JournalError, match=r"the rows of site 'B' changed since the journal was written .* delete the journal"):
         start_run(plain, sites=changed)
 
 

@@ -273,7 +273,7 @@ class Gate:
                     what="sent again" if again else "sent",
                     to=COORDINATOR,
                     epoch=request.epoch,
-                    step=request.step,
+                    step=max(0, request.step),  # 0, as at the coordinator, for what is no step
                     kind=request.kind,
                     function=request.function,
                     shapes=shapes,
