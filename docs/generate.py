@@ -22,6 +22,7 @@ REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py; do not edit. -->\n"
 
 PARTS = {
+    "Before the first step (only with a journal)": "eigenpact.runtime.fingerprint",
     "Set-up of every solver": "eigenpact.algorithms.setup",
     "One-shot start (only when asked for)": "eigenpact.algorithms.start",
     "gram": "eigenpact.algorithms.consensus.gram",
@@ -56,6 +57,7 @@ PARTS = {
 """Heading -> module whose local functions are listed there."""
 
 REMARKS = {
+    "Before the first step (only with a journal)": "Bytes (uint8). No round is counted; a session that resumes asks again.\n",
     "Set-up of every solver": '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces '
     '`keep_centre` with `center="site"`.\n',
     "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",

@@ -67,7 +67,10 @@ class Parties:
             if name in self.processes:
                 self.processes[name].wait()
             kit = Kit.read(self.folder / name, "coordinator" if name == "coordinator" else "site")
-            environment = os.environ | {"PYTHONPATH": str(ROOT), "EIGENPACT_SITE": str(kit.folder / "site.json")}
+            environment = os.environ | {
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+                "EIGENPACT_SITE": str(kit.folder / "site.json"),
+            }
             with open(kit.folder / "console.txt", "ab") as console:
                 self.processes[name] = subprocess.Popen(
                     kit.command(), env=environment, stdout=console, stderr=console, start_new_session=True

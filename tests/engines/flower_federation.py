@@ -73,7 +73,7 @@ class FlowerParties:
             if name in self.nodes:
                 self.nodes[name].wait()  # killed before
             kit = FlowerKit.read(self.folder / name, "site")
-            environment = os.environ | kit.environment() | {"PYTHONPATH": str(ROOT)}
+            environment = os.environ | kit.environment() | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
             with open(kit.folder / "console.txt", "ab") as console:
                 self.nodes[name] = subprocess.Popen(
                     kit.supernode(kit.folder / "site.json", free_port()),

@@ -23,7 +23,15 @@ from sklearn.decomposition import PCA
 
 import eigenpact as ep
 from eigenpact.engines import dask as dask_engine
-from eigenpact.errors import InputError, InputTypeError, MissingExtraError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.errors import (
+    InputError,
+    InputTypeError,
+    JournalError,
+    MissingExtraError,
+    ProgramError,
+    SiteFailure,
+    TooFewSites,
+)
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import At, Chain, Connection, Driver, Gather, Local, Max, Outcome, Reply, Sum, local
 from tests.engines import conformance
@@ -402,3 +410,22 @@ def test_too_few_workers_left_is_a_clear_end(four_workers: tuple[Any, dict[str, 
 
 def test_readable_names() -> None:
     assert [dask_engine._readable(name) for name in (3, "3", "a", "tls://h:1")] == ["worker-3", "worker-3", "a", "h:1"]
+
+
+def test_rows_that_changed_at_a_worker_are_noticed(client: Any, tmp_path: Path) -> None:
+    """A journal's run is replayed over the rows it was written with, wherever they lie, and over no others."""
+    rng = np.random.default_rng(3)
+    sites = {name: rng.normal(size=(30, 4)) for name in ("A", "B")}
+
+    def fit(rows: Any) -> Any:
+        journal = tmp_path / "run"
+        return (
+            ep.FederatedPCA(2, solver="krylov", random_state=0, engine=ep.engines.Dask(client), journal=journal)
+            .fit(rows)
+            .components_
+        )
+
+    first = fit(sites)
+    assert fit(sites).tobytes() == first.tobytes()
+    with pytest.raises(JournalError, match="the rows of site 'B' changed"):
+        fit(sites | {"B": sites["B"][::-1]})

@@ -19,8 +19,8 @@ from tests.runtime.programs import ROUNDS, action, bits, chained, count, plain, 
 
 PROGRAMS = [plain, repeating, remembering, chained]
 ABOUT = {"solver": "toy", "sites": ["A", "B", "C"]}
-ENTRIES = 1 + 2 + ROUNDS + 1
-"""Entries of a whole run of ``plain`` after the header: the roster, set-up, rounds, the end."""
+ENTRIES = 2 + 2 + ROUNDS + 1
+"""Entries of a whole run of ``plain`` after the header: the roster, digests of the rows, set-up, rounds, the end."""
 
 
 class Killed(BaseException):
@@ -83,14 +83,15 @@ def progress_without_bytes(driver):
 def test_entries_come_back_in_order(path):
     journal = Journal(path, ABOUT)
     assert (journal.resumed, journal.peek(), journal.next()) == (False, None, None)
-    run, seed = journal.run, journal.seed
+    run, seed, key = journal.run, journal.seed, journal.key
+    assert len(key) == 32
     for i in range(3):
         journal.append(Entry({"kind": "sum", "i": i}, (np.full((2, i), 1.5), np.array(i))))
     journal.close()
 
     again = Journal(path, ABOUT)
     assert again.resumed
-    assert (again.run, again.seed) == (run, seed)
+    assert (again.run, again.seed, again.key) == (run, seed, key)
     assert again.peek() is again.peek()
     for i in range(3):
         entry = again.next()
@@ -109,6 +110,7 @@ def test_runs_and_seeds_differ_from_journal_to_journal(tmp_path):
     journals = [Journal(tmp_path / str(i), ABOUT) for i in range(2)]
     assert journals[0].run != journals[1].run
     assert journals[0].seed != journals[1].seed
+    assert journals[0].key != journals[1].key
     for journal in journals:
         journal.close()
 
@@ -157,13 +159,22 @@ def test_a_cut_replaces_everything_after_the_header(path):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("content", [b"name,age\nx,3\n", MAGIC[:5], b"\0" * 100, MAGIC[:-2] + b"2\nmore"])
+@pytest.mark.parametrize("content", [b"name,age\nx,3\n", MAGIC[:5], b"\0" * 100, MAGIC[:-2] + b"x\nmore"])
 def test_a_foreign_file_is_refused_and_left_alone(path, content):
     path.write_bytes(content)
     with pytest.raises(JournalError, match="is not an eigenpact journal; choose another path"):
         Journal(path, ABOUT)
     assert path.read_bytes() == content
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(("version", "told"), [(1, "format 1, without digests .* the earlier"), (3, "format 3; .* the later")])
+def test_a_journal_of_another_format_is_refused_and_left_alone(path, version, told):
+    content = b"eigenpact journal %d\nmore" % version
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match=f"{told} version that wrote it, or delete it and start afresh"):
+        Journal(path, ABOUT)
+    assert path.read_bytes() == content
 
 
 def test_an_empty_file_is_a_new_journal(path):
@@ -293,27 +304,32 @@ def test_a_resumed_run_has_the_same_bits_rounds_history_and_account(
     assert progress_without_bytes(driver) == progress_without_bytes(uninterrupted)
     assert account(driver) == list(uninterrupted.ledger)
     if same_sites:
-        assert account(driver) == list(driver.ledger)
+        assert {m.function for m in driver.ledger if m.note == "resent"} <= {"rows_digest"}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_finished_run_is_replayed_without_asking_the_sites_for_more(start_run, connect, three_sites, program):
+    """Than whether their rows are the same."""
     connection = connect(three_sites)
     whole, _ = start_run(program, connection=connection)
     asked = len(connection.requests)
-    result, _ = start_run(program, connection=connection)
+    result, driver = start_run(program, connection=connection)
     assert bits(result) == bits(whole)
-    assert len(connection.requests) == asked
+    assert [request.kind for request, _ in connection.requests[asked:]] == ["digest"]
+    resent = [(m.function, m.step, m.shapes) for m in driver.ledger if m.note == "resent"]
+    assert resent == [("rows_digest", 0, ((32,),))] * 3 + [("rows_digest", 0, ((16,),))] * 3
 
 
 def test_fresh_sites_are_sent_only_what_they_must_remember(start_run, connect, three_sites):
     with pytest.raises(Killed):
-        start_run(plain, kill_after=6)
+        start_run(plain, kill_after=7)
     connection = connect(three_sites)
     _, driver = start_run(plain, connection=connection)
-    assert [request.step for request, _ in connection.requests] == [1, 2, *range(6, 3 + ROUNDS)]
+    assert [request.step for request, _ in connection.requests] == [-1, 1, 2, *range(6, 3 + ROUNDS)]
     resent = [(m.step, m.function, m.sender, m.receiver) for m in driver.ledger if m.note == "resent"]
     assert resent == [
+        *[(0, "rows_digest", "coordinator", name) for name in "ABC"],
+        *[(0, "rows_digest", name, "coordinator") for name in "ABC"],
         *[(1, "count", name, "coordinator") for name in "ABC"],
         *[(2, "keep_mean", "coordinator", name) for name in "ABC"],
     ]
@@ -323,16 +339,17 @@ def test_fresh_sites_are_sent_only_what_they_must_remember(start_run, connect, t
 def test_every_resume_is_in_the_account(start_run, monkeypatch, cut_after):
     """What two resumed sessions sent again is in the ledger twice, wherever the journal was cut."""
     monkeypatch.setattr(steps_module, "CUT_AFTER", cut_after)
-    for kill_after in (6, 2):
+    for kill_after in (7, 2):
         with pytest.raises(Killed):
             start_run(plain, kill_after=kill_after)
     _, driver = start_run(plain)
     resent = [(m.step, m.sender) for m in driver.ledger if m.note == "resent"]
-    assert sorted(resent) == sorted(2 * [*[(1, name) for name in "ABC"], *[(2, "coordinator")] * 3])
+    digests = [*[(0, name) for name in "ABC"], *[(0, "coordinator")] * 3]
+    assert sorted(resent) == sorted(2 * [*digests, *[(1, name) for name in "ABC"], *[(2, "coordinator")] * 3])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("kill_after", range(2, 9))
+@pytest.mark.parametrize("kill_after", range(2, 10))
 def test_one_site_was_restarted_with_the_coordinator(start_run, connect, three_sites, program, kill_after, tmp_path):
     """It is told again what it must remember; the others are still at the last step and are not asked twice."""
     whole, uninterrupted = start_run(program, journal_path=tmp_path / "other")
@@ -343,14 +360,15 @@ def test_one_site_was_restarted_with_the_coordinator(start_run, connect, three_s
     result, driver = start_run(program, connection=connection)
     assert bits(result) == bits(whole)
     assert account(driver) == list(uninterrupted.ledger)
-    assert {name for m in driver.ledger if m.note == "resent" for name in (m.sender, m.receiver)} <= {"B", "coordinator"}
+    resent = [m for m in driver.ledger if m.note == "resent" and m.function != "rows_digest"]
+    assert {name for m in resent for name in (m.sender, m.receiver)} <= {"B", "coordinator"}
 
 
 def test_changed_data_are_noticed(start_run, three_sites):
     with pytest.raises(Killed):
         start_run(plain, kill_after=5)
     changed = three_sites | {"B": three_sites["B"] + 1e-9}
-    with pytest.raises(JournalError, match="the sites' data changed since the journal was written"):
+    with pytest.raises(JournalError, match=r"the rows of site 'B' changed since the journal was written .* delete the journal"):
         start_run(plain, sites=changed)
 
 
@@ -411,7 +429,7 @@ def test_a_cut_run_goes_on_as_if_nothing_had_happened(start_run, program, kill_a
 @pytest.mark.usefixtures("always_cut")
 def test_a_cut_journal_is_short_and_resumes_in_the_middle(start_run, path):
     with pytest.raises(Killed):
-        start_run(plain, kill_after=6)
+        start_run(plain, kill_after=7)
     journal = Journal(path, ABOUT)
     assert [journal.next().facts["kind"] for _ in range(4)] == ["roster", "sum", "local", "state"]
     assert journal.next() is None
@@ -477,7 +495,7 @@ def test_an_objective_from_a_sum_can_be_stored(start_run):
 
 @pytest.mark.parametrize("cut_after", [1, 1 << 24])
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("kill_after", range(4, 16))
+@pytest.mark.parametrize("kill_after", range(5, 17))
 @pytest.mark.parametrize("same_sites", [False, True])
 def test_resume_across_a_change_of_roster(
     start_run, connect, three_sites, monkeypatch, program, kill_after, cut_after, same_sites, tmp_path
@@ -494,7 +512,7 @@ def test_resume_across_a_change_of_roster(
         start_run(program, connection=connection, kill_after=kill_after)
     if not same_sites:
         connection = connect(three_sites, losing=losing)
-        connection.lost = {"C"} if kill_after > 5 else set()  # gone before its loss is in the journal: see the next test
+    connection.lost = {"C"} if kill_after > 6 else set()  # gone before its loss is in the journal: see the next test
     result, driver = start_run(program, connection=connection)
     assert driver.roster == ("A", "B")
     assert bits(result[:3]) == bits(whole[:3])
@@ -504,11 +522,11 @@ def test_resume_across_a_change_of_roster(
     assert account(driver) == list(uninterrupted.ledger)
 
 
-@pytest.mark.parametrize("lost_at", [1, 2, 4])
+@pytest.mark.parametrize("lost_at", [-1, 1, 2, 4])
 def test_a_site_missing_when_the_run_is_resumed(start_run, connect, three_sites, lost_at):
     """What was reached with it is replayed first; then the others start from there, and a second resume agrees."""
     with pytest.raises(Killed):
-        start_run(remembering, kill_after=7)
+        start_run(remembering, kill_after=8)
 
     bases = []
 

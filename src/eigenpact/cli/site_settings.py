@@ -33,6 +33,7 @@ allow_gather = false     # one-shot starts: the coordinator would see this site'
 allow_at = false         # a function at this site alone
 allow_max = false        # maxima: the coordinator sees single replies
 allow_chain = false      # a state passed from site to site
+allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
 """
 
 SITE = """\

@@ -162,7 +162,8 @@ class MPIConnection(Connection):
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Broadcast a request; receive the replies in sorted site order."""
-        names = sorted(after)
+        names = [name for name in sorted(after) if name in self._owners]
+        yield from (Response(name, lost=True, reason="not here") for name in sorted(after) if name not in self._owners)
         self._ask(request, after, [self._owners[name][0] for name in names])
         for name in names:
             if name in self._servers:

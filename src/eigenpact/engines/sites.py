@@ -73,7 +73,8 @@ class SiteFacts:
         module, _, function = self.opener.partition(":")
         X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
         gate = Gate(self.name, policy, SiteLedger(self.ledger), n_rows=int(X.shape[0]), features=self.features)
-        return SiteServer(self.name, X, gate=gate), policy
+        named = () if isinstance(self.features, int) else self.features
+        return SiteServer(self.name, X, gate=gate, features=named), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""

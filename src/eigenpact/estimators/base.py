@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
@@ -130,7 +132,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
             )
         seed = self._seed()
-        with self._open_journal(connection, algorithm, seed) as journal:
+        with self._open_journal(connection, algorithm, seed, order) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             plan, needed = self._plan(algorithm), engine.min_sites
@@ -156,13 +158,16 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"random_state={self.random_state!r} is not a seed: give a whole number >= 0, or None") from error
 
     @contextmanager
-    def _open_journal(self, connection: Connection, algorithm: Any, seed: int | None) -> Iterator[Journal | None]:
+    def _open_journal(
+        self, connection: Connection, algorithm: Any, seed: int | None, order: tuple[str, ...]
+    ) -> Iterator[Journal | None]:
         """The journal of a run with these parameters, if one is wanted; closed in the end."""
         if getattr(self, "journal", None) is None:
             yield None
             return
         description = {
             "n_features": next(iter(connection.n_features().values())),
+            "features": _in_short(getattr(self, "feature_names_in_", None)) if order else None,
             "solver": describe_solver(algorithm),
             "tol": None if self.tol is None else float(self.tol),
             "max_rounds": int(self.max_rounds),
@@ -185,3 +190,11 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return state | {"callback": None}
+
+
+def _in_short(names: Sequence[str] | None) -> str | None:
+    """Names of columns as a journal's description holds them: their number, the first, and a digest of all in their order."""
+    if names is None:
+        return None
+    whole = hashlib.blake2b(json.dumps([str(name) for name in names]).encode(), digest_size=8).hexdigest()
+    return f"{len(names)} from {names[0]!s} on, {whole}"

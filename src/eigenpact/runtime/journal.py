@@ -3,6 +3,8 @@
 One record per collective - name, digest of the arguments, result, ledger rows - is on disk (fsync) before the next request goes
 out.  A record is ``length | checksum | payload``; a torn or damaged tail is dropped when the file is opened.  Nothing in it is
 pickled.  The file holds what the coordinator saw, so it is as confidential as the run itself, and is readable by its owner only.
+Its header has a random key, and after each roster stand the sites' digests of their rows under that key (``fingerprint.py``): a
+site with other rows is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,9 +21,13 @@ from typing import Any, BinaryIO
 
 from ..errors import FileError, JournalError
 from . import wire
+from .fingerprint import KEY_BYTES
 from .local import Arrays
 
-MAGIC = b"eigenpact journal 1\n"
+FORMAT = 2
+"""1 had no digests of the sites' rows."""
+
+MAGIC = b"eigenpact journal %d\n" % FORMAT
 CHECKSUM = 16
 
 
@@ -54,7 +61,8 @@ class Journal:
             with _writing(self.path):
                 self._open(good)
         else:
-            self.header = Entry({"description": described, "run": os.urandom(8).hex(), "seed": _seed()})
+            drawn = {"run": os.urandom(8).hex(), "seed": _seed(), "key": os.urandom(KEY_BYTES).hex()}
+            self.header = Entry({"description": described} | drawn)
             self.cut([])
 
     @property
@@ -66,6 +74,11 @@ class Journal:
     def seed(self) -> int:
         """A seed for runs that were given none, the same before and after a resume."""
         return int(self.header.facts["seed"])
+
+    @property
+    def key(self) -> bytes:
+        """The key of the sites' digests of their rows, drawn for this run and the same before and after a resume."""
+        return bytes.fromhex(self.header.facts["key"])
 
     def next(self) -> Entry | None:
         """The next entry to replay, or None when the run is past the journal."""
@@ -160,6 +173,14 @@ def _read(path: Path) -> tuple[list[Entry], int]:
         raise FileError(f"cannot read journal {path}: {error.strerror}") from error
     if not data:
         return [], 0
+    other = re.match(rb"eigenpact journal ([0-9]{1,9})\n", data)
+    if other and int(other[1]) != FORMAT:
+        older = int(other[1]) < FORMAT
+        lacks = ", without digests of the sites' rows, so it cannot be told whether they are the same" if older else ""
+        raise JournalError(
+            f"{path} is a journal of format {int(other[1])}{lacks}; this version of eigenpact reads format {FORMAT}: go on with "
+            f"the {'earlier' if older else 'later'} version that wrote it, or delete it and start afresh; nothing was changed"
+        )
     if not data.startswith(MAGIC):
         raise JournalError(f"{path} is not an eigenpact journal; choose another path, nothing was changed")
     entries: list[Entry] = []

@@ -20,13 +20,20 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ..errors import EigenpactError, FileError, InputError, PolicyError, WireError
+from .fingerprint import DIGEST, rows_digest
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, find_local
 
 if TYPE_CHECKING:
     from .site import Request, Response
 
-SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain"}
+SINGLE_REPLIES = {
+    "gather": "allow_gather",
+    "at": "allow_at",
+    "max": "allow_max",
+    "chain": "allow_chain",
+    DIGEST: "allow_digest",
+}
 """Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
 
 ALWAYS = frozenset({"sum", "local"})
@@ -49,7 +56,7 @@ class Plan:
     functions : tuple of str
         Full names of all local functions that may be called.
     kinds : tuple of str
-        Collectives that may be used: "sum", "local", "gather", ...
+        Collectives that may be used: "sum", "local", "gather", ...; and "digest" if there is a journal.
     max_rounds : int
         Rounds after which the solver stops.
     n_components : int or None
@@ -115,6 +122,9 @@ class Policy:
         Seconds that one request may be computed here; then this site's part of the run ends.
     allow_gather, allow_at, allow_max, allow_chain : bool
         Whether collectives are allowed that show this site's reply, and not only its part of a sum, to someone.
+    allow_digest : bool
+        Whether runs with a journal are allowed, which ask for a keyed digest of the rows (``fingerprint.py``).  The function
+        that makes it need not be listed.
     """
 
     solvers: tuple[str, ...]
@@ -130,6 +140,7 @@ class Policy:
     allow_at: bool = False
     allow_max: bool = False
     allow_chain: bool = False
+    allow_digest: bool = True
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:
@@ -262,7 +273,7 @@ class Gate:
                     what="sent again" if again else "sent",
                     to=COORDINATOR,
                     epoch=request.epoch,
-                    step=request.step,
+                    step=max(0, request.step),  # 0, as at the coordinator, for what is no step
                     kind=request.kind,
                     function=request.function,
                     shapes=shapes,
@@ -293,7 +304,7 @@ class Gate:
             )
         for kind in plan.kinds:
             self._check_kind(kind)
-        unlisted = sorted(set(plan.functions) - set(rules.functions))
+        unlisted = sorted(set(plan.functions) - set(rules.functions) - {rows_digest.name})  # which has a rule of its own
         if unlisted:
             raise PolicyError(f"rule functions: {unlisted[0]!r} is not listed at this site")
         if plan.max_rounds > rules.max_rounds:
@@ -330,7 +341,7 @@ class Gate:
             raise PolicyError("rule plan: this run was not announced here; announce its plan first")
         if self._withdrawn:
             raise PolicyError(self._withdrawn)
-        if function.name not in rules.functions:
+        if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):
             raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
         if function.name not in plan.functions:
             raise PolicyError(f"rule plan: {function.name!r} is not in the plan that was admitted")
@@ -355,11 +366,11 @@ class Gate:
             raise PolicyError(f"rule {SINGLE_REPLIES[kind]} = false: {kind!r} would show this site's own reply")
 
     def _check_widths(self, function: LocalFunction, args: Arrays) -> None:
-        """Every axis but the features is a number of columns that the coordinator chose; so is a number named like an axis."""
+        """Every axis but features and fixed ones is a number of columns the coordinator chose; so is a number named like one."""
         most = self._policy.max_components
         for (label, shape), array in zip(function.takes.items(), args, strict=True):
             axes = shape.text.split() if shape.text != "..." else ["..."] * array.ndim
-            chosen = [n for axis, n in zip(axes, array.shape, strict=True) if axis != "d"]
+            chosen = [n for axis, n in zip(axes, array.shape, strict=True) if axis != "d" and not axis.isdigit()]
             number = [int(array)] if array.ndim == 0 and label in function.size_names else []
             if max([*chosen, *number], default=0) > most:
                 size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"

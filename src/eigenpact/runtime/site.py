@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import EigenpactError, SiteFailure, StepError, WireError
+from .fingerprint import DIGEST, rows_digest
 from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .policy import Gate
@@ -36,6 +37,8 @@ class Site:
         Messages of the last ``Exchange``, in graph programs.
     neighbours : tuple of str
         Neighbours in the graph, in graph programs.
+    features : tuple of str
+        Names of the columns, where the site's owner gave them; for the digest of its rows.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Site:
     kept: Mapping[str, Any] = field(default_factory=dict)
     inbox: Mapping[str, Arrays] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
     def rng(self, seed: int) -> np.random.Generator:
         """A random stream of this site's own, determined by the seed and the site's name."""
@@ -60,7 +64,7 @@ class Request:
     """One step, the same for all sites it goes to.
 
     ``digest`` is set when steps may be repeated (journal, engines that can lose messages).  ``kind`` is the collective's, or
-    "consider" for a node's own value in a maximum over a graph.
+    "consider" for a node's own value in a maximum over a graph, or "digest" for that of a site's rows, which is no step.
     """
 
     run: str
@@ -93,7 +97,7 @@ class SiteServer:
 
     A request names the step the driver believes this site did last (``after``).  The server executes it only if that is true,
     repeats its cached reply for the same step and digest, and refuses anything else.  With a ``gate`` it refuses what the site's
-    policy does not allow, before anything is computed or forgotten.
+    policy does not allow, before anything is computed or forgotten.  ``features`` are the names of the columns, if there are any.
     """
 
     def __init__(
@@ -104,10 +108,12 @@ class SiteServer:
         neighbours: tuple[str, ...] = (),
         summation: Summation | None = None,
         gate: Gate | None = None,
+        features: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.n_features = int(X.shape[1])
         self._X = X
+        self._features = features
         self._neighbours = neighbours
         self._summation = summation or PlainSum()
         self._gate = gate
@@ -150,6 +156,8 @@ class SiteServer:
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
+        if request.kind == DIGEST:
+            return self._answer_aside(request)
         here = (request.run, request.epoch) == (self._run, self._epoch)
         if here and request.step == self._last and self._response is not None:
             if request.digest != self._digest:
@@ -170,6 +178,22 @@ class SiteServer:
             self._gate.check(request, function)
         if begins:
             self._begin(request.run, request.epoch)
+        response = self._answer_gated(request, function, sizes)
+        self._last, self._digest, self._response = request.step, request.digest, response
+        return response
+
+    def _answer_aside(self, request: Request) -> Response:
+        """The digest of the rows, beside the steps: position and kept state stay as they are."""
+        function = find_local(request.function)
+        if function is not rows_digest:
+            raise WireError(f"{request.function!r} does not run beside the steps; only {rows_digest.name!r} does")
+        sizes = self._check(function, request.args)
+        if self._gate is not None:
+            self._gate.check(request, function)
+        return self._answer_gated(request, function, sizes)
+
+    def _answer_gated(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
+        """Run a function; whether it fails or answers, the gate writes it down first."""
         try:
             response = self._answer(request, function, sizes)
         except EigenpactError as error:
@@ -178,7 +202,6 @@ class SiteServer:
             raise
         if self._gate is not None:
             self._gate.sent(request, response)
-        self._last, self._digest, self._response = request.step, request.digest, response
         return response
 
     def _begin(self, run: str, epoch: int) -> None:
@@ -193,7 +216,8 @@ class SiteServer:
             raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
-        site = Site(self.name, self._X, MappingProxyType(self._kept), MappingProxyType(self._inbox), self._neighbours)
+        kept, inbox = MappingProxyType(self._kept), MappingProxyType(self._inbox)
+        site = Site(self.name, self._X, kept, inbox, self._neighbours, self._features)
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)

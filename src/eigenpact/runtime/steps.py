@@ -3,6 +3,9 @@
 An *epoch* is a stretch of the run with one roster of sites.  When a site is lost, :class:`RosterChanged` ends the epoch; steps
 are numbered anew in the next one, and sites forget what they kept.  A lost site that is heard of again joins between two
 rounds.
+
+With a journal every site of an epoch's roster is first asked for the digest of its rows (``fingerprint.py``).  The digest is
+written down when the site comes into the roster; a session that resumes asks again, and refuses to go on over other rows.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +23,7 @@ from . import wire
 from .account import Account
 from .collectives import Call
 from .engine import Connection
+from .fingerprint import ASIDE, DIGEST, rows_digest
 from .journal import Entry, Journal
 from .ledger import COORDINATOR, Description, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
@@ -73,7 +78,7 @@ class Steps:
         self.connection = connection
         self.account = Account()
         self._run = journal.run if journal else os.urandom(8).hex()
-        absent = connection.announce(self._run, plan) if plan is not None else {}
+        absent = connection.announce(self._run, _with_digest(plan) if journal else plan) if plan is not None else {}
         self.roster = tuple(sorted(connection.sites()))
         resumes = journal is not None and journal.peek() is not None
         if absent and len(self.roster) < max(1, min_sites) and not resumes:
@@ -96,6 +101,8 @@ class Steps:
         self._over = False  # whether the epoch being replayed ended in a change of roster
         self._missing: dict[str, str] = {}  # sites found lost during the replay, and why
         self._known = self.roster  # all sites the run began with
+        self._digests: dict[str, str] = {}  # of the rows of sites in the roster, as the journal has them
+        self._checked: set[str] = set()  # sites that were asked for it in this session
         self._losses: Counter[str] = Counter()
         if len(self.roster) < min_sites and not (journal and journal.peek()):
             raise TooFewSites(
@@ -131,11 +138,15 @@ class Steps:
             self._losses = Counter(first.facts["losses"])
             account.rounds, account.setup_rounds = first.facts["rounds"]
             account.ledger.extend(first.facts["ledger"])
+            self._digests = dict(first.facts["digests"])
+            self._replay_digests(journal)
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
         self._step, self._setup_entries, self._can_cut = 0, [], True
         self._after = dict(self.connection.positions(self._run, self._epoch))
         self._over = journal is not None and journal.upcoming("roster") is not None
+        if journal and not self._over:  # else the answer is not made of these sites' rows
+            self._check_rows(journal)
         saved = journal.upcoming("state", "roster") if journal else None
         if saved is None or saved.facts["kind"] == "roster":
             return None
@@ -147,6 +158,9 @@ class Steps:
         if not self._coordinated:
             raise SiteFailure(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
         self._losses.update(change.lost.keys())
+        for name in {*change.lost, *change.joined}:  # whoever comes back has begun anew, perhaps with other rows
+            self._digests.pop(name, None)
+            self._checked.discard(name)
         self.roster = tuple(sorted((set(self.roster) - set(change.lost)) | set(change.joined)))
         replaying = self._journal is not None and self._journal.peek() is not None
         if not replaying:  # else these rows are in the journal
@@ -187,6 +201,7 @@ class Steps:
             "lost": change.lost if change else {},
             "joined": list(change.joined) if change else [],
             "losses": dict(self._losses),
+            "digests": dict(self._digests),
             "reported": len(self.account.history),
             "rounds": [self.account.rounds, self.account.setup_rounds],
             "ledger": self.account.unwritten(),
@@ -288,10 +303,57 @@ class Steps:
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
             raise SiteFailure(f"{function.short_name} at site {response.site!r}: {response.error}")
-        self._after[response.site] = request.step
+        if request.kind != DIGEST:
+            self._after[response.site] = request.step
 
     def _positions(self, targets: Sequence[str]) -> dict[str, int]:
         return {name: self._after.get(name, 0) for name in targets}
+
+    # -- the rows -------------------------------------------------------------------------------
+
+    def _replay_digests(self, journal: Journal) -> None:
+        """Take the digests that were written after a roster."""
+        while (entry := journal.peek()) is not None and entry.facts["kind"] == "rows":
+            journal.next()
+            self._digests |= entry.facts["digests"]
+            self.account.ledger.extend(entry.facts["ledger"])
+
+    def _check_rows(self, journal: Journal) -> None:
+        """Refuse sites whose rows are not those the journal was written with; write down the digests of new ones."""
+        known = tuple(name for name in self.roster if name in self._digests and name not in self._checked)
+        told = self._ask_digests(journal, known, resumed=True)
+        other = sorted(name for name in told if told[name] != self._digests[name])
+        if other:
+            sites = f"site{'s' if other[1:] else ''} {', '.join(map(repr, other))}"
+            raise JournalError(
+                f"{journal.path}: the rows of {sites} changed since the journal was written (values, their order, or dtype); "
+                "give the rows of then to resume, or delete the journal, or choose another, to start afresh"
+            )
+        began = journal.peek() is not None  # then all who took part are known
+        new = () if began else tuple(name for name in self.roster if name not in self._digests)
+        learnt = self._ask_digests(journal, new, resumed=False)
+        if learnt:
+            self._digests |= learnt
+            journal.append(Entry({"kind": "rows", "digests": learnt, "ledger": self.account.unwritten()}))
+        self._checked |= told.keys() | learnt.keys()
+
+    def _ask_digests(self, journal: Journal, names: tuple[str, ...], *, resumed: bool) -> dict[str, str]:
+        """Site -> digest of its rows; sites that do not answer are found missing."""
+        told: dict[str, str] = {}
+        if not names:
+            return told
+        args = frozen((np.frombuffer(journal.key, dtype=np.uint8),))
+        request = Request(self._run, self._epoch, ASIDE, DIGEST, rows_digest.name, args)
+        self._resending = resumed
+        try:
+            self.enter(rows_digest, (COORDINATOR,), names, describe(args))
+            for response in self.replies(request, rows_digest, names):
+                told[response.site] = response.arrays[0].tobytes().hex()
+        except RosterChanged as change:  # when the replay, if any, has come to its end
+            self._missing |= change.lost
+        finally:
+            self._resending = False
+        return told
 
     # -- the journal ----------------------------------------------------------------------------
 
@@ -384,6 +446,11 @@ class Steps:
         self.account.restore(entry.facts, entry.arrays[len(entry.facts["names"]) :])
         self.check_returned()  # as after the Progress that was cut at
         return True
+
+
+def _with_digest(plan: Plan) -> Plan:
+    """What a run with a journal is about to do."""
+    return replace(plan, functions=(*plan.functions, rows_digest.name), kinds=(*plan.kinds, DIGEST))
 
 
 def _cannot_begin(absent: Mapping[str, str], min_sites: int) -> PolicyError | TooFewSites:
