@@ -171,7 +171,7 @@ def _variance_faults(pca: Any, Z: Array, true: Truth, coarse: float) -> list[str
     own = true.ritz_values(Z)
     noise = true.noise + coarse * float(true.eigenvalues[0])
     off = float(np.abs(told - own).max()) if len(told) == k else np.inf
-    if not off <= SLACK * (noise + true.residual(Z)):
+    if not off <= SLACK * noise + 2 * true.residual(Z):
         faults.append(f"variances are off by {off / max(float(true.eigenvalues[0]), np.finfo(float).tiny):.1e} of the largest")
     if trace > 0 and noise < 0.01 * trace:
         wrong = float(np.abs(np.asarray(pca.explained_variance_ratio_) - told / trace).max())

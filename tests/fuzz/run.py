@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, get_args
 
 import numpy as np
@@ -138,7 +138,13 @@ def attempt(case: Case, rounds: int = ROUNDS, replies: int = REPLIES) -> Tried:
 
 
 def explore(
-    cases: Iterable[Case], fits: int, minutes: float, jobs: int, say: Callable[[str], Any] = lambda _: None
+    cases: Iterable[Case],
+    fits: int,
+    minutes: float,
+    jobs: int,
+    say: Callable[[str], Any] = lambda _: None,
+    rounds: int = ROUNDS,
+    replies: int = REPLIES,
 ) -> list[Tried]:
     """Try the first so many cases, or as many as the minutes allow, in so many processes with one BLAS thread each."""
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -147,7 +153,7 @@ def explore(
     done: list[Tried] = []
     with ProcessPoolExecutor(jobs) as pool:
         while batch := list(islice(source, 8 * jobs)):
-            for tried in pool.map(attempt, batch):
+            for tried in pool.map(attempt, batch, repeat(rounds), repeat(replies)):
                 done.append(tried)
                 if tried.verdict.word == "wrong":
                     say(f"{tried.verdict}\n    {tried.case.command}")

@@ -16,9 +16,10 @@ and v_i turns towards v_j by that over lambda_i - lambda_j.  With all columns al
 Because it asks how much of a direction lies in the noisy columns, a feature with a large offset excuses errors in its own
 direction, but not in others.
 
-*The arithmetic.*  A product Y^T Y in float64 is off by at most about eps |Y|^T |Y|, whose norm is at most tr C.  So any solver
-that works with C or C Z knows the eigenvalues to eps tr C, and the angle at the cut to eps tr C / (lambda_k - lambda_{k+1}): a
-relative gap g allows eps / g, and components far below the first lose twice the digits that they lie below it.
+*The arithmetic.*  A product Y^T Y in float64 is off by about sqrt(n) eps |Y|^T |Y| (n roundings that go either way), and the norm
+of |Y|^T |Y| is at most tr C.  So any solver that works with C or C Z knows the eigenvalues to sqrt(n) eps tr C, and the angle at
+the cut to that over lambda_k - lambda_{k+1}: a relative gap g allows eps / g, and components far below the first lose twice the
+digits that they lie below it.
 
 The two angles added up are ``Truth.angle`` (and eps k, because k rows are orthonormal to that at best); ``Truth.noise`` is what
 both do to C itself, as a norm: the rounding in variances, trace and residuals.  Use both up to a factor such as ten.
@@ -104,7 +105,7 @@ class Truth:
     def noise(self) -> float:
         """How well C is known, as a norm."""
         e = float(np.linalg.norm(self.columns))
-        return EPS * self.trace + e * (2 * float(self.lengths[0]) + e)
+        return np.sqrt(self.n) * EPS * self.trace + e * (2 * float(self.lengths[0]) + e)
 
     @cached_property
     def angle(self) -> float:
@@ -117,7 +118,7 @@ class Truth:
         e = np.linalg.norm(self.columns[:, None] * self.V, axis=0)
         i, j = np.ix_(range(k), range(k, len(s)))
         turn = (s[j] * e[i] + s[i] * e[j] + e[i] * e[j]) / ((s[i] - s[j]) * (s[i] + s[j]))
-        return min(1.0, float(np.linalg.norm(turn)) + EPS * (self.k + self.trace / self.gap))
+        return min(1.0, float(np.linalg.norm(turn)) + EPS * (self.k + np.sqrt(self.n) * self.trace / self.gap))
 
     @property
     def cut(self) -> Literal["clear", "vague", "tie"]:
