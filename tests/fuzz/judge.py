@@ -15,7 +15,8 @@
 - An ``angle_estimate_`` below a tenth of the true sine is wrong where rounding does not explain it, and at a tie always.
 - *not identifiable*: it warned that the cut parts equals, and it does.
 - *unknown*: no estimate of the angle, or a warning of a tie where the gap is clear.
-- *coarse*: converged without ``tol``, at a true sine above what was asked and what rounding allows; but its estimate says so.
+- *coarse*: converged without ``tol``, at a true sine above what was asked and what rounding allows, or at a tie with no warning;
+  but its estimate says so.
 - *right*: everything else.
 
 All comparisons allow a factor of ten.  Estimates (one-shot, hot potato) promise orthonormal rows and an honest angle, no more.
@@ -135,8 +136,8 @@ def judge(answer: Answer, true: Truth, asked: Asked) -> Verdict:
         return verdict("unknown", "says that a clear gap is a tie") if true.cut == "clear" else verdict("not identifiable")
     if estimate is None:
         return verdict("unknown")
-    coarser = asked.exact and asked.tol is None and true.cut == "clear" and numbers["sine"] > SLACK * max(asked.angle, rounding)
-    return verdict("coarse" if coarser else "right")
+    allowed = SLACK * max(asked.angle, 0.0 if true.cut == "tie" else rounding)
+    return verdict("coarse" if asked.exact and asked.tol is None and numbers["sine"] > allowed else "right")
 
 
 def _among(answer: Answer, kind: type[Warning]) -> bool:

@@ -246,7 +246,7 @@ def test_judge_at_a_tie() -> None:
     }
     assert verdict(made, warned=tie, components_=other, angle_estimate_=None, **variances).word == "not identifiable"
     assert "at a tie" in verdict(made, components_=other, **variances).why
-    assert verdict(made, components_=other, angle_estimate_=1.0, **variances).word == "right"
+    assert verdict(made, components_=other, angle_estimate_=1.0, **variances).word == "coarse"
     assert "missed" in verdict(made, warned=tie, components_=bad, angle_estimate_=None).why
     assert verdict(plain(), warned=tie, angle_estimate_=None).word == "unknown"  # a false alarm is no answer
 
