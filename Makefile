@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 FAMILY ?= foundation
 SIZE ?= small
+FITS ?= 5000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults lint results bench clean
+.PHONY: help demo test test-faults lint fuzz results bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +37,9 @@ test: lint ## lint, then all tests but the slow and the violent ones, on two cor
 test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts or follow a page through a whole federation
 	$(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
 	$(BIN)/pytest -m "faults and crowded"
+
+fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong (FITS=5000 SEED=0)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE)

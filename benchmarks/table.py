@@ -31,14 +31,20 @@ class Row:
         return f"{word}: {self.why}" if self.why else word
 
 
+def as_markdown(rows: Iterable[Row]) -> str:
+    """The table as Markdown; a bar in a text does not end its cell."""
+    lines = ["| what | bar | reached | |", "|---|---|---|---|"]
+    for row in rows:
+        cells = (text.replace("|", "\\|").replace("\n", " ") for text in (row.what, row.bar, row.reached, row.verdict))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def print_rows(title: str, rows: Iterable[Row], markdown: bool) -> bool:
     """Print the table; returns whether every miss is explained."""
     rows = list(rows)
     if markdown:
-        print("| what | bar | reached | |")
-        print("|---|---|---|---|")
-        for row in rows:
-            print(f"| {row.what} | {row.bar} | {row.reached} | {row.verdict} |")
+        print(as_markdown(rows))
     else:
         table = Table(title=title, show_lines=True)
         for column in ("what", "bar", "reached", ""):
