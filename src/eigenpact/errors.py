@@ -75,4 +75,5 @@ class NotConvergedWarning(UserWarning):
 
 
 class NotIdentifiableWarning(UserWarning):
-    """The answer is one of many: components of equal variance at the cut, or global and local components with a common direction."""
+    """The answer is one of many: components of equal variance at the cut, or global and local components with a common
+    direction."""

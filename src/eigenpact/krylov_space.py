@@ -92,7 +92,8 @@ class KrylovSpace:
         return Ritz(Z, values, self.CQ @ Y[:, :k] - Z * values[:k], Y)
 
     def shrunk(self, keep: int, also: Array | None = None) -> KrylovSpace:
-        """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated along."""
+        """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated
+        along."""
         Y = np.ascontiguousarray(self.ritz(lambda _: 0).turn[:, :keep])
         if also is not None:
             more = new_directions(self.Q.T @ also, Y, SMALLEST_STEP)

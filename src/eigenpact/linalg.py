@@ -64,8 +64,8 @@ def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
 def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
     """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all.
 
-    Rows and columns are put in the order of the diagonal first: LAPACK's reduction then keeps the digits of small eigenvalues beside
-    large ones where the matrix is graded so.
+    Rows and columns are put in the order of the diagonal first: LAPACK's reduction then keeps the digits of small eigenvalues
+    beside large ones where the matrix is graded so.
     """
     d = S.shape[0]
     k = d if k is None else k

@@ -214,7 +214,7 @@ def test_history_and_callback_tell_every_round() -> None:
     assert sum(r.bytes_down for r in pca.history_) == pca.ledger_.bytes_down
     up = sum(m.bytes for m in pca.ledger_ if m.receiver == "coordinator")
     assert up == pca.ledger_.bytes_up
-    assert pca.history_[-1].kkt <= 1e-12
+    assert pca.history_[-1].details["angle"] == pca.angle_estimate_ <= 1e-8
 
 
 def test_not_converging_is_a_warning_with_advice() -> None:
@@ -379,7 +379,7 @@ def test_transform_of_several_sites_says_what_to_do() -> None:
 
 def test_max_blocks_too_small() -> None:
     """A basis of two blocks cannot be restarted."""
-    with pytest.raises(InputError, match="max_blocks=2 must be at least 3"):
+    with pytest.raises(InputError, match="max_blocks=2 must be a whole number >= 3"):
         ep.Krylov(max_blocks=2)
 
 
@@ -509,9 +509,9 @@ def test_overlapping_fits_restore_the_number_of_blas_threads() -> None:
 
 def test_a_residual_that_could_not_be_confirmed_is_not_called_converged() -> None:
     """Stopped by max_rounds right after a start that may have missed a direction: small residual, but no claim."""
-    own, other = np.zeros((30, 6)), np.zeros((30, 6))
-    own[:, 0], other[:, 3] = np.linspace(-1, 1, 30), np.linspace(-9, 9, 30)
-    with pytest.warns(ep.NotConvergedWarning, match="must confirm|> tol"):
+    own, other = np.random.default_rng(0).normal(size=(2, 30, 40))
+    own[:, 0], other[:, 3] = np.linspace(-3, 3, 30), np.linspace(-4, 4, 30)
+    with pytest.warns(ep.NotConvergedWarning, match="a direction of larger variance is not excluded yet"):
         pca = ep.FederatedPCA(1, solver=ep.Krylov(proxy="a"), tol=0.5, max_rounds=1, center="site", random_state=0).fit(
             {"a": own, "b": other}
         )

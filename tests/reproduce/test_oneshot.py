@@ -185,7 +185,7 @@ def test_rounds_are_counted_to_the_true_errors():
     drawn = population(30, second=0.8, decay=0.9, rng=rng)
     sites = drawn.sites(4, 200, rng)
     w = np.linalg.svd(np.vstack(list(sites.values())))[2][0]
-    run = raced("p", drawn, sites, Entrant("lanczos", Lanczos(sine=1e-4)), 0)
+    run = raced("p", drawn, sites, Entrant("lanczos", Lanczos(angle_tol=1e-4)), 0)
     assert_allclose(run.central, 1 - (w @ drawn.U[:, 0]) ** 2, rtol=1e-9)
     assert [point.round for point in run.curve] == list(range(1, run.own_stop + 1))
     assert run.curve[-1].pooled <= 1e-8

@@ -1,7 +1,7 @@
 """Whether a basis that a method stopped at is the answer: a space is grown from it and a random block until that is certain.
 
-Methods that keep only their last iterate (subspace iteration, LocalPower, FAPS, shift-and-invert) cannot tell by themselves whether
-they missed a direction, nor how close the next eigenvalue is.  So before such a method is called converged, the loop of
+Methods that keep only their last iterate (subspace iteration, LocalPower, FAPS, shift-and-invert) cannot tell by themselves
+whether they missed a direction, nor how close the next eigenvalue is.  So before such a method is called converged, the loop of
 ``expansion.py`` is run from [Z, Omega] until its own answer Z' is certain, and Z is compared with it: sin angle(Z, exact) is at
 most sin angle(Z, Z') plus the bound for Z'.  The method's answer stays Z; nothing is earned by the confirmation.  It takes a few
 rounds, about as many as block Krylov would from there, where these methods take tens to hundreds.
@@ -53,7 +53,7 @@ class Verdict:
     kkt : float
         Scaled KKT residual of Z.
     angle : float or None
-        Bound on the sine of the largest angle to the exact answer; None where it cannot be told.
+        Bound on the sine of the largest angle to the exact answer; None where there is none: a tie, or no variance.
     tied : bool
         Whether components k and k + 1 have the same variance.
     certain : bool
@@ -82,7 +82,7 @@ class Verdict:
             return False
         if goal.tol is not None and self.kkt <= goal.tol:
             return True
-        return self.angle is None or (goal.angle is not None and self.angle <= goal.angle)
+        return goal.angle is not None and (self.angle is None or self.angle <= goal.angle)
 
     def caution(self, goal: Goal, believed: float) -> float:
         """By how much the method's own estimate, ``believed`` when it stopped, must be smaller the next time."""
@@ -100,7 +100,7 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
     residual = kkt(CZ, Z, setup.trace)
     comparison = _Comparison(None, goal.angle, np.ascontiguousarray(Z))
     found = await expand(setup, None, state, goal=comparison, max_blocks=BLOCKS, own=Z)
-    turned = largest_sine(Z, found.basis)
+    turned = largest_sine(Z, found.basis) if k < setup.n_features else 0.0
     short = float(found.eigenvalues.sum() - values.sum())
     allowed = k * max(residual, goal.tol or 0.0) * setup.trace
     return Verdict(

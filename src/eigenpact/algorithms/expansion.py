@@ -1,23 +1,24 @@
 """Rayleigh-Ritz on a space that grows by one block a round: the one loop of krylov, lanczos and davidson.
 
 Rounds
-    1. B <- Omega, a random orthonormal block (d x b, b = k + 2), beside a given start if there is one
+    1. B <- Omega, a random orthonormal block (d x b, b = k + 4), beside a given start if there is one
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B], C Q <- [C Q, C B]; Rayleigh-Ritz on span(Q): leading Ritz vectors Z with residuals R
     5.     stop if Z is good enough **and** the random block proves that no direction was missed (``certificate.py``)
-    6.     thick restart: if another block would exceed max_blocks, keep leading Ritz vectors, three columns of Omega and the solutions
-           of (lambda I - C) X = Omega that the space has, lambda >= theta_k: F(lambda) then stays as small as it was
-    7.     B <- what the method adds (k directions), and k that make the proof: those of F(theta_k), where a missed direction would show
+    6.     thick restart: if another block would exceed max_blocks, keep leading Ritz vectors, three columns of Omega and the
+           solutions of (lambda I - C) X = Omega that the space has, lambda >= theta_k: F(lambda) then stays as small as it was
+    7.     B <- what the method adds (k directions), and k that make the proof: those of F(theta_k), where a missed direction
+           would show
     From a random start, and until the first restart, both are the next block of the Krylov space of Omega, so that is B.
 
 Stopping
-    With ``tol`` given, at a scaled KKT residual of ``tol``; else, or in addition, at an estimated sine of the angle.  The certificate
-    bounds the angle by residuals over gaps.  That is too large by a factor that hardly changes from round to round, because
-    residuals point mostly to directions of low variance.  So past bounds are compared with how far past iterates turned out to be
-    from the present one, and the present bound is lowered by the same factor, times ``SAFETY``.  Where rounding errors, measured by
-    the asymmetry of Q^T C Q, do not allow the angle asked for, the loop stops there and says so.  Values that tie at the cut, and
-    components without variance, have no angle: that is said, too.
+    With ``tol`` given, at a scaled KKT residual of ``tol``; else, or in addition, at an estimated sine of the angle.  The
+    certificate bounds the angle by residuals over gaps.  That is too large by a factor that hardly changes from round to round,
+    because residuals point mostly to directions of low variance.  So past bounds are compared with how far past iterates turned
+    out to be from the present one, and the present bound is lowered by the same factor, times ``SAFETY``.  Where rounding
+    errors, measured by the asymmetry of Q^T C Q, do not allow the angle asked for, the loop stops there and says so.  Values
+    that tie at the cut, and components without variance, have no angle: that is said, too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, 
 from ..errors import InputError
 from ..krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
 from ..linalg import Array, new_directions, orthonormalize, random_orthonormal
-from ..metrics import largest_sine
+from ..metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
 from .products import scatter_action
 from .setup import Setup
@@ -46,8 +47,8 @@ HINDSIGHT, LEARNT, SAFETY = 4, 0.5, 2.0
 """Rounds that are looked back upon; how much lower the bound must be now for a past iterate to count; and a margin."""
 
 AT_ROUNDING, STALL, FINE = 4.0, 10, 1e-12
-"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall for so many rounds with a residual
-that small."""
+"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall for so many rounds with a
+residual that small."""
 
 NEW = 1e-11
 """How much of a unit vector must be new to be taken for more than rounding."""
@@ -142,7 +143,8 @@ class Past:
 
 
 async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Array]:
-    """The state after the first round (lines 1, 3), with the directions ``start`` (d x any) if given; ``rounds`` were used before."""
+    """The state after the first round (lines 1, 3), with the directions ``start`` (d x any) if given; ``rounds`` were used
+    before."""
     B = random_block(setup)
     if start is not None:
         first = orthonormalize(start)[:, : setup.n_features]
@@ -165,8 +167,8 @@ async def expand(
 ) -> Solution:
     """Grow the space Q, C Q of ``state`` until the goal is met and nothing can have been missed (lines 2 to 7).
 
-    ``state`` is that of :func:`begin` or of an earlier Progress; ``facts`` are kept with it for whoever resumes.  A method that only
-    has its basis ``own`` (d x k) confirmed is told of with that basis, and keeps no state here.
+    ``state`` is that of :func:`begin` or of an earlier Progress; ``facts`` are kept with it for whoever resumes.  A method that
+    only has its basis ``own`` (d x k), the first columns of Q, confirmed is told of with that basis, and keeps no state here.
     """
     omega, width = random_block(setup), width_of(setup)
     rounds, fresh, confirmed, pure, best, idle, restarted = state["counters"].tolist()
@@ -185,13 +187,14 @@ async def expand(
         last = rounds >= setup.max_rounds or (reached and bool(confirmed))
         counters = np.array([rounds, space.fresh, confirmed, pure, best, idle, restarted])
         here = {"Q": space.Q, "CQ": space.CQ, "bases": past.bases, "bounds": past.bounds, "counters": counters}
-        details = {} if angle is None else {"angle": angle}
         if own is None:
+            details = {} if angle is None else {"angle": angle}
             share = setup.share(ritz.values[: ritz.Z.shape[1]])
-            state = None if last else here | dict(facts or {})
-            await Progress(basis=ritz.Z, objective=share, kkt=residual, details=details, state=state)
+            saved = None if last else here | dict(facts or {})
+            await Progress(basis=ritz.Z, objective=share, kkt=residual, details=details, state=saved)
         else:
-            await Progress(basis=own, details=details)
+            confirming = {"confirming": 1.0 if angle is None else angle}
+            await Progress(basis=own, kkt=kkt(state["CQ"][:, : own.shape[1]], own, setup.trace), details=confirming)
         if last:  # line 5
             break
         past = past.add(ritz.Z, rough)
@@ -290,8 +293,8 @@ def _reason(setup: Setup, residual: float, angle: float | None, found: Certifica
     if not converged:
         open_question = "; a direction of larger variance is not excluded yet" if found.missed else ""
         return (
-            f"max_rounds={setup.max_rounds} reached at {kkt_residual}, estimated sine {sine}, asked for {goal.told()}{open_question}; "
-            "raise max_rounds"
+            f"max_rounds={setup.max_rounds} reached at {kkt_residual}, estimated sine {sine}, asked for {goal.told()}"
+            f"{open_question}; raise max_rounds"
         )
     if found.tied:
         return f"components {k} and {k + 1} have the same variance as far as rounding tells; {kkt_residual}"

@@ -29,10 +29,10 @@ class Solution:
     converged : bool
     reason : str
         Why the solver stopped, with advice if it did not converge.
-    tied : bool
-        Whether the last component and the next one have equal variances, so that the answer is one of many.
     notes : dict
         What the solver wants to tell besides, as JSON can hold it.
+    tied : bool
+        Whether the last component and the next one have equal variances, so that the answer is one of many.
     """
 
     basis: Array
@@ -41,8 +41,8 @@ class Solution:
     angle: float | None
     converged: bool
     reason: str
-    tied: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
+    tied: bool = False
 
 
 class Algorithm(Protocol):

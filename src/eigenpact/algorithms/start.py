@@ -25,7 +25,8 @@ from .setup import Setup, rows_of
 Start = Literal["random", "one-shot"]
 
 STIR = 1e-3
-"""Size of the random part mixed into a given start, without which one inside an invariant subspace of C would stay there for long."""
+"""Size of the random part mixed into a given start, without which one inside an invariant subspace of C would stay there for
+long."""
 
 
 @local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")

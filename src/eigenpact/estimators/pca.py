@@ -210,8 +210,8 @@ class FederatedPCA(SiteEstimator):
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
         if facts["tied"]:
             warnings.warn(
-                f"components {k} and {k + 1} have the same variance as far as rounding tells, so component {k} is one of many that "
-                "would do; ask for fewer or more components, so that none of equal variance is left out",
+                f"components {k} and {k + 1} have the same variance as far as rounding tells, so component {k} is one of many "
+                "that would do; ask for fewer or more components, so that none of equal variance is left out",
                 NotIdentifiableWarning,
                 stacklevel=3,
             )

@@ -102,7 +102,7 @@ class _SetUpOnly:
     agreed: list[Setup]
 
     name = "set-up only"
-    default_tol = 1.0
+    default_angle = 1.0
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Keep the set-up."""

@@ -119,7 +119,7 @@ def test_q_is_halved_after_patience(q: int, patience: int, steps: list[int]) -> 
     asked = [heard for heard in spy.heard if heard.site == "s0" and heard.function in ("local_power", "scatter_action")]
     assert [int(heard.args[1]) for heard in asked if heard.function == "local_power"] == steps
     assert [heard.function for heard in asked[len(steps) :]] == ["scatter_action"] * (pca.n_rounds_ - len(steps))
-    assert [record.details["q"] for record in pca.history_ if record.details] == steps
+    assert [record.details["q"] for record in pca.history_ if "q" in record.details] == steps
 
 
 def test_max_rounds_leaves_one_for_the_residual() -> None:

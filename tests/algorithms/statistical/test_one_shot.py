@@ -149,7 +149,7 @@ def test_the_medoid_is_not_an_outlier() -> None:
 
 
 def test_a_direction_that_no_site_sent() -> None:
-    """Large for all together, second at every site: the merge is wrong, and one random direction is enough to doubt it here."""
+    """Large for all together, second at every site: the merge is wrong, and the random block tells so or leaves it open."""
     rng = np.random.default_rng(0)
     sites = {}
     for i in range(4):
@@ -159,7 +159,8 @@ def test_a_direction_that_no_site_sent() -> None:
     for merge in ("projection", "svd"):
         pca = fit(sites, 1, merge)
         assert abs(pca.components_[0, 7]) < 1e-6
-        assert pca.angle_estimate_ > 0.5
+        assert pca.angle_estimate_ is None or pca.angle_estimate_ > 0.5
+        assert "unknown" in pca.stop_reason_ or "estimated sine" in pca.stop_reason_
 
 
 def test_one_round_only() -> None:

@@ -100,7 +100,7 @@ def test_literal_is_algorithm_1() -> None:
     C = X.T @ X
     trace, values = float(np.trace(C)), np.linalg.eigvalsh(C)
     gap = float((values[-1] - values[-2]) / trace)
-    solver = ep.ShiftInvert(literal=True, gap=gap, sine=1e-3)
+    solver = ep.ShiftInvert(literal=True, gap=gap, angle_tol=1e-3)
     pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0, max_rounds=20_000).fit({"a": X[:50], "b": X[50:]})
     assert pca.converged_
     assert "Algorithm 1" in pca.stop_reason_
@@ -112,7 +112,7 @@ def test_literal_is_algorithm_1() -> None:
         step = 0.5 * (shift - values[-1])  # what 1 / (w^T M^-1 w) comes to once w is the eigenvector
         shift, solves = shift - step / 2, solves + m_1 + 1
     solves += m_2
-    told = [r.details["angle"] for r in pca.history_ if r.details]
+    told = [r.details["angle"] for r in pca.history_ if "angle" in r.details]
     assert len(told) == solves  # every linear system of Algorithm 1 was solved, and no more: the shifts fell as often
 
 
@@ -120,7 +120,7 @@ def test_literal_out_of_rounds() -> None:
     """A unit vector, its own variance, and no claim: the iterations were not done."""
     X, C = problem()
     for rounds in (3, 100):
-        with pytest.warns(ep.NotConvergedWarning, match=f"max_rounds={rounds} reached at .* before Algorithm 1 was done"):
+        with pytest.warns(ep.NotConvergedWarning, match="max_rounds reached before Algorithm 1 was done"):
             pca = ep.FederatedPCA(
                 1, solver=ep.ShiftInvert(literal=True, gap=0.02), center=False, random_state=0, max_rounds=rounds
             ).fit({"a": X[:120], "b": X[120:]})
@@ -128,7 +128,9 @@ def test_literal_out_of_rounds() -> None:
         assert np.linalg.norm(w) == pytest.approx(1)
         assert pca.singular_values_[0] ** 2 == pytest.approx(w @ C @ w)
         assert pca.n_rounds_ == rounds
-        assert pca.angle_estimate_ == 1.0
+        assert (
+            pca.angle_estimate_ is None or pca.angle_estimate_ >= largest_sine(w[:, None], np.linalg.eigh(C)[1][:, -1:]) - 1e-12
+        )
 
 
 def test_parameters_are_checked() -> None:
@@ -160,9 +162,9 @@ def test_power_is_the_power_method() -> None:
     for Z in seen[1:8]:
         w = C @ w / np.linalg.norm(C @ w)
         assert largest_sine(Z, w) < 1e-12
-    early = ep.FederatedPCA(1, solver=ep.Power(sine=1e-4), center=False, random_state=0).fit(sites)
+    early = ep.FederatedPCA(1, solver=ep.Power(angle_tol=1e-4), center=False, random_state=0).fit(sites)
     sine = largest_sine(early.components_.T, np.linalg.eigh(C)[1][:, -1:])
     assert 1e-5 < sine < 2e-4
     assert early.converged_
-    with pytest.raises(InputError, match="sine=0 must be a number between 0 and 1"):
-        ep.Power(sine=0)
+    with pytest.raises(InputError, match="angle_tol=0 must be a sine between 0 and 1"):
+        ep.Power(angle_tol=0)

@@ -20,8 +20,9 @@ Rounds
 
 Leaves the site
     M_i (d x k) and eight numbers each round, to be summed; with the one-shot start also the leading directions (see
-    ``algorithms/start.py``); in the end C_i B for the blocks of the confirmation, to be summed.  Whoever sees single replies learns more than
-    the paper says: with X_i = Z the first M_i is beta_i Z + (I - Z Z^T) C_i Z (see docs/explanation/what-faps-hides.md).
+    ``algorithms/start.py``); in the end C_i B for the blocks of the confirmation, to be summed.  Whoever sees single replies
+    learns more than the paper says: with X_i = Z the first M_i is beta_i Z + (I - Z Z^T) C_i Z (see
+    docs/explanation/what-faps-hides.md).
 
 Cost
     8 (d k + 8) bytes up and 8 (d k + 4) down per site and round.  At the site 4 passes over the rows with ``steps=3`` (literal

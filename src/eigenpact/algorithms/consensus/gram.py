@@ -69,14 +69,15 @@ class Gram:
 
 
 def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, bool]:
-    """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and whether it is a tie.
+    """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and whether it is a
+    tie.
 
-    An entry C_ab is a sum of products of features a and b, known to eps sqrt(C_aa C_bb).  So C z_j is known to eps D (D^T |z_j|), D the
-    square roots of the diagonal: features of small units keep their digits beside large ones.
+    An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So entry a of C z_j is known to about
+    eps D_a ||D z_j||, D the square roots of the diagonal: features of small units keep their digits beside large ones.
     """
     k, eps = Z.shape[1], float(np.finfo(float).eps)
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
-    noise = np.linalg.norm(C @ Z - Z * values[:k], axis=0) + eps * np.linalg.norm(D) * (D @ np.abs(Z))
+    noise = np.linalg.norm(C @ Z - Z * values[:k], axis=0) + eps * np.linalg.norm(D) * np.linalg.norm(D[:, None] * Z, axis=0)
     if values[k - 1] <= ZERO * noise.max():
         return None, False  # no variance left: any directions would do
     gaps = values[:k] - values[k]

@@ -5,7 +5,7 @@ Problem
 
 Rounds
     The coordinator keeps an orthonormal basis Q (d x m) and the exact products C Q (``expansion.py``, lines numbered there).
-    1. B <- a random orthonormal block Omega (d x (k + 2)); before it, if there is one, a start: one-shot, or the proxy's leading
+    1. B <- a random orthonormal block Omega (d x (k + 4)); before it, if there is one, a start: one-shot, or the proxy's leading
        eigenvectors
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
@@ -20,14 +20,14 @@ Rounds
     that of public rows, or what a one-shot start brought.  The known part is exact, so a bad proxy costs only rounds.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 2), with a proxy or a one-shot start d x 2k, once d x (2k + 2)) each round, to be summed.  Whoever sees
+    Y_i^T Y_i B (d x (k + 4), with a proxy or a one-shot start d x 2k, once d x (2k + 4)) each round, to be summed.  Whoever sees
     the single replies of enough rounds can solve for Y_i^T Y_i.
     With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used for a proxy at the coordinator's own site only: the model is computed where the rows are, nothing travels.
 
 Cost
-    8 d (k + 2) bytes each way and 4 n_i d (k + 2) flops per site and round, with a proxy nearly twice that; the coordinator keeps
-    2 max_blocks d (k + 2) numbers, with a one-shot start half as many more.
+    8 d (k + 4) bytes each way and 4 n_i d (k + 4) flops per site and round, with a proxy nearly twice that; the coordinator keeps
+    2 max_blocks d (k + 4) numbers, with a one-shot start half as many more.
 
 Guarantee
     Called converged, the answer is the leading subspace with a probability of at least 1 - 1e-6 over the seed, whatever the data,
@@ -104,10 +104,10 @@ class Krylov:
     proxy : str, int, array or None
         A model of the part of C not seen yet: the name or index of the coordinator's own site, or public rows (n x d).
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
-        1e-8, or what rounding allows.
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
+        is 1e-8, or what rounding allows.
     max_blocks : int
-        At most this many blocks of k + 2 columns are kept, at least 3.
+        At most this many blocks of k + 4 columns are kept, at least 3.
     """
 
     start: Start = "random"

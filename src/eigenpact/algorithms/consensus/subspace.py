@@ -10,19 +10,19 @@ Rounds
     4.     if ||(I - Z Z^T) G||_F <= tol tr C, or if the estimated angle is at most ``angle_tol``: have Z confirmed, and stop
     5.     Z <- orth(G)
     The angle is estimated by the residual over the gap that the contraction of the residual tells of.  That is believed only once
-    a space grown from Z and a random block agrees (``confirmation.py``).  If it does not, the method goes on, and believes its own
-    estimate less; if Z missed a direction, it goes on from what the confirmation found.
+    a space grown from Z and a random block agrees (``confirmation.py``).  If it does not, the method goes on, and believes its
+    own estimate less; if Z missed a direction, it goes on from what the confirmation found.
 
 Leaves the site
-    Y_i^T Y_i Z (d x k) each round, to be summed, in the end also Y_i^T Y_i B for the blocks of the confirmation.  Whoever sees the
-    single replies of enough rounds can solve for Y_i^T Y_i.
+    Y_i^T Y_i Z (d x k) each round, to be summed, in the end also Y_i^T Y_i B for the blocks of the confirmation.  Whoever sees
+    the single replies of enough rounds can solve for Y_i^T Y_i.
 
 Cost
     8 d k bytes each way and 4 n_i d k flops per site and round.  Linear convergence with ratio lambda_{k+1} / lambda_k.
 
 Differences from the paper
-    None in the iteration (SSI, the baseline of Section 5 of the FAPS paper).  The stopping rule and the confirmation are ours, and
-    the answer is rotated to the eigenvectors of Z^T C Z, so that components and variances come out separately.
+    None in the iteration (SSI, the baseline of Section 5 of the FAPS paper).  The stopping rule and the confirmation are ours,
+    and the answer is rotated to the eigenvectors of Z^T C Z, so that components and variances come out separately.
 
 References
     Lei Wang, Xin Liu, Yin Zhang, FAPS paper, Sections 1.2 and 5; H. Rutishauser, Numer. Math. 13 (1969).
@@ -67,8 +67,8 @@ class Subspace:
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
-        1e-6, or what rounding allows.
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
+        is 1e-6, or what rounding allows.
     """
 
     start: Start = "random"
@@ -133,6 +133,8 @@ def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
         reason = f"components {k} and {k + 1} have the same variance as far as rounding tells; {kkt_residual}"
     elif goal.tol is not None and verdict.kkt <= goal.tol:
         reason = f"{kkt_residual} reached tol {goal.tol:.1e}"
+    elif verdict.angle is None:
+        reason = f"the rows have variance in fewer directions, the other components are arbitrary; {kkt_residual}"
     else:
         reason = f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {kkt_residual}"
     return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, tied=verdict.tied)

@@ -4,7 +4,7 @@ Problem
     Find the leading k eigenvectors of C = sum_i Y_i^T Y_i (d x d), site i holding the centred rows Y_i (n_i x d).
 
 Rounds
-    1. B <- a random orthonormal block (d x (k + 2)); before it, if asked for, the one-shot merge of the sites' own directions
+    1. B <- a random orthonormal block (d x (k + 4)); before it, if asked for, the one-shot merge of the sites' own directions
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B]; Rayleigh-Ritz on span(Q): leading Ritz pairs (theta_j, z_j), residuals r_j = C z_j - theta_j z_j
@@ -18,8 +18,8 @@ Rounds
     others makes a poor preconditioner, which costs rounds, a few more than Lanczos in trials, and never the answer.
 
 Leaves the site
-    Y_i^T Y_i B (d x 2k, at least d x (k + 2)) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
-    With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
+    Y_i^T Y_i B (d x 2k, at least d x (k + 4)) each round, to be summed.  Whoever sees the single replies of enough rounds can
+    solve for Y_i^T Y_i. With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used at the coordinator's own site only: the preconditioner is applied where the rows are, nothing travels.
 
 Cost
@@ -67,10 +67,10 @@ class Davidson:
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
-        1e-8, or what rounding allows.
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
+        is 1e-8, or what rounding allows.
     max_blocks : int
-        At most this many blocks of k + 2 columns are kept, at least 3.
+        At most this many blocks of k + 4 columns are kept, at least 3.
     """
 
     proxy: str | int | Array | None = None

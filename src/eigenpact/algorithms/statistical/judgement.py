@@ -22,9 +22,9 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
     """The estimate Z (d x k, orthonormal), turned to its own principal axes, with variances, residual and angle.  One round.
 
     C is multiplied with Z, with up to k of the ``others`` (d x any) and with a random block.  The leading Ritz vectors Z' of all
-    of them are closer to the answer than Z.  Where the random block excludes that a direction was missed (``certificate.py``), the
-    angle is at most that between Z and Z' plus the bound for Z'.  One product seldom excludes that unless features are few; then
-    the angle is unknown, and the reason tells what it would be if none was missed.  ``what`` names the method.
+    of them are closer to the answer than Z.  Where the random block excludes that a direction was missed (``certificate.py``),
+    the angle is at most that between Z and Z' plus the bound for Z'.  One product seldom excludes that unless features are few;
+    then the angle is unknown, and the reason tells what it would be if none was missed.  ``what`` names the method.
     """
     k = Z.shape[1]
     longest = float(np.linalg.norm(others, axis=0).max(initial=0.0))

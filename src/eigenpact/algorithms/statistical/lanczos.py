@@ -4,7 +4,7 @@ Problem
     Find the leading k eigenvectors of C = sum_i Y_i^T Y_i (d x d), site i holding the centred rows Y_i (n_i x d).
 
 Rounds
-    1. B <- a random orthonormal block (d x (k + 2)); before it, if asked for, the one-shot merge of the sites' own directions
+    1. B <- a random orthonormal block (d x (k + 4)); before it, if asked for, the one-shot merge of the sites' own directions
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B]; Rayleigh-Ritz on span(Q): leading Ritz vectors Z and their residuals R = C Z - Z Theta
@@ -12,19 +12,19 @@ Rounds
            (``certificate.py``)
     6.     thick restart: if another block would exceed max_blocks, keep the leading half of the Ritz vectors and the random block
     7.     B <- orthonormal basis of C B, orthogonalized against all of Q: the three-term recurrence with full reorthogonalization
-    The loop is that of ``expansion.py``.  After a restart, or beside a one-shot start, line 7 takes R, whose columns lie in the span
-    of the next Lanczos block, and as many directions for the proof.
+    The loop is that of ``expansion.py``.  After a restart, or beside a one-shot start, line 7 takes R, whose columns lie in the
+    span of the next Lanczos block, and as many directions for the proof.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 2), from a one-shot start d x 2k) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
-    With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
+    Y_i^T Y_i B (d x (k + 4), from a one-shot start d x 2k) each round, to be summed.  Whoever sees the single replies of enough
+    rounds can solve for Y_i^T Y_i. With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
 
 Cost
-    8 d (k + 2) bytes each way and 4 n_i d (k + 2) flops per site and round; the coordinator keeps 2 max_blocks d (k + 2) numbers.
+    8 d (k + 4) bytes each way and 4 n_i d (k + 4) flops per site and round; the coordinator keeps 2 max_blocks d (k + 4) numbers.
 
 Differences from the paper
     The paper names distributed Lanczos and its rate O(sqrt(lambda_1 / delta) log(d / (p eps))) for k = 1 (Section 2.2.2, Table
-    1), not how it stops and what it keeps.  This is the classical method in the paper's setting, with blocks two columns wider
+    1), not how it stops and what it keeps.  This is the classical method in the paper's setting, with blocks four columns wider
     than the answer: a space grown from k columns cannot show that k eigenvalues are more often there than found.
     ``consensus/krylov.py`` uses the same space, with a model of what is not yet known of C.
 
@@ -60,10 +60,10 @@ class Lanczos:
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
-        1e-8, or what rounding allows.
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
+        is 1e-8, or what rounding allows.
     max_blocks : int
-        At most this many blocks of k + 2 columns are kept, at least 3.
+        At most this many blocks of k + 4 columns are kept, at least 3.
     """
 
     start: Start = "random"

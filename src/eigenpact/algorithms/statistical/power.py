@@ -49,8 +49,8 @@ class Power:
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default is
-        1e-6, or what rounding allows.
+        Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
+        is 1e-6, or what rounding allows.
     """
 
     start: Start = "random"

@@ -7,15 +7,16 @@ Problem
 Rounds
     1. w <- a random unit vector, or the one-shot merge of the sites' own directions; C w in one round
     2. for each outer step:
-    3.     rho <- w^T C w, r <- C w - rho w; enough if ||r|| is at most tol tr C, or if the estimated angle is at most ``angle_tol``
+    3.     rho <- w^T C w, r <- C w - rho w; enough if ||r|| is at most tol tr C, or if the estimated angle is at most
+           ``angle_tol``
     4.     lambda <- rho + min(delta, ||r||), delta the gap, at least a thousandth of delta
     5.     z <- (lambda I - C)^-1 w to a tenth of the first residual, by CG or Nesterov preconditioned with (lambda + mu) I - C_1:
            one round for each product with C (``linear_systems.py``)
     6.     if CG meets a direction of negative curvature, lambda is below lambda_1: take that direction for w, and raise lambda
     7.     w <- z / ||z||; C w follows from z and its residual without another round
     8. for k > 1: keep w, go on with P C P, P = I - W W^T
-    9. have W confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if W is not good
-       enough, go through lines 2 to 8 again from W, more cautiously; in the end turn W to its own principal axes
+    9. have W confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if W is not
+       good enough, go through lines 2 to 8 again from W, more cautiously; in the end turn W to its own principal axes
 
     ``literal=True`` is Algorithm 1 as it stands: m_1 and m_2 iterations at fixed shifts that fall from above (lines named there).
 
@@ -71,8 +72,8 @@ STILL_NEW = 1e-8
 """Of a unit vector, how much must be left after deflation to begin from it."""
 
 FAILURE, ACCURACY, FINEST, LITERAL_SLIP = 0.1, 1e-6, 1e-13, 10.0
-"""Of literal mode: probability p of failure, accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64, and how
-many times its accuracy it may miss and still be called converged."""
+"""Of literal mode: probability p of failure, accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64,
+and how many times its accuracy it may miss and still be called converged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +89,8 @@ class ShiftInvert:
     start : "random" or "one-shot"
         The one-shot start costs one round and reveals every site's leading directions to the coordinator.
     angle_tol : float, optional
-        Stop as soon as the estimated sine of the angle to the exact answer is at most this; without ``tol`` the default is 1e-6, or
-        what rounding allows.
+        Stop as soon as the estimated sine of the angle to the exact answer is at most this; without ``tol`` the default is
+        1e-6, or what rounding allows.
     gap : float, optional
         The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy, or takes a tenth of rho.
     literal : bool
@@ -191,7 +192,7 @@ class ShiftInvert:
         C: Deflated,
         inverse: Preconditioner | None,
         w: Array,
-        goal: Goal,
+        goal: Goal,  # noqa: ARG002
         caution: float,  # noqa: ARG002
     ) -> Found:
         """Algorithm 1, with tr C in the place of the bound 1 on lambda_1."""
@@ -258,7 +259,7 @@ class ShiftInvert:
         elif right:
             reason = f"all iterations of Algorithm 1 done; {known}"
         else:
-            reason = f"all iterations of Algorithm 1 done, but not at the answer; {known}; give a smaller gap=, or use solver='davidson'"
+            reason = f"all iterations of Algorithm 1 done, but not at the answer; {known}; give a smaller gap=, or use 'davidson'"
         return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, finished and right, reason, tied=verdict.tied)
 
 
