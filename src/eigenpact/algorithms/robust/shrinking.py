@@ -29,8 +29,8 @@ Rounds
     10. stop when U turns by less than tol, tau has come down to the noise and no column is set aside, or when the answer is in
         doubt (``robust/doubts.py``) and tau has not fallen for twenty rounds: a feature is wrong in most of its entries, or has a
         component to itself whose scores, counted by size, are those of errors
-    11. if it is in doubt, begin once more from another U, with half instead of a fifth in 7; if the answer still is, it has not
-        converged
+    11. if it is in doubt, begin again from another U with half instead of a fifth in 7, and if that is, too, without 7; an answer
+        in doubt has not converged
     12. components and variances follow from U and the sum of [V_i 1]^T [V_i 1]
 
 Leaves the site
@@ -92,8 +92,8 @@ NEGLIGIBLE = 10.0
 CLIPPED_ROUNDS, PATIENCE, RESTLESS = 4, 5, 0.1
 """The most rounds of line 2, and those that the first threshold waits; both end when the basis turns by less than RESTLESS."""
 
-WEAK, LESS_WEAK = 0.2, 0.5
-"""Columns whose scores are smaller than this share of the strongest column's wait; in a second attempt more of them do."""
+WEAK, LESS_WEAK, NONE_WEAK = 0.2, 0.5, 0.0
+"""Columns whose scores are below this share of the strongest column's wait; in a second attempt more do, in a third none."""
 
 RESTING, NO_LOWER, AGAIN = 0.03, 0.95, 2.0
 """Columns that wait are taken up when the basis turns by less than RESTING at a threshold that would not fall below NO_LOWER of
@@ -103,7 +103,7 @@ STUCK = 20
 """Rounds at the last threshold after which an answer in doubt is given up although the basis still turns."""
 
 ROUNDS_AGAIN = 40
-"""A second attempt needs this many rounds."""
+"""Another attempt needs this many rounds."""
 
 REVEAL_FROM, CLEAR_FALL = 8, 0.5
 """The hard-threshold round from which the spectrum is looked at; the ratio of neighbouring eigenvalues that counts as a fall."""
@@ -195,17 +195,19 @@ class Shrinking:
         start: Array | None = None,
         state: Mapping[str, Array] | None = None,  # noqa: ARG002
     ) -> RobustSolution:
-        """Iterate until the basis rests and the threshold has arrived; once more, in finer stages, if the answer is in doubt."""
+        """Iterate until the basis rests and the threshold has arrived; again, in other stages, if the answer is in doubt."""
         problem, d = setup.problem, setup.n_features
         whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns
         searching = problem.rank == "upper" and whole
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
         found = await self._attempt(setup, U, searching, WEAK, 0)
-        if found.doubt and found.rounds + ROUNDS_AGAIN <= problem.last_round:  # line 11
-            U = random_orthonormal(d, setup.n_components if searching else U.shape[1], problem.seed + 1)
-            again = await self._attempt(setup, U, searching, LESS_WEAK, found.rounds)
-            if again.converged and (not again.doubt or again.wrong < found.wrong):
-                found = again
+        rounds, columns = found.rounds, U.shape[1]
+        for seed, weak in ((problem.seed + 1, LESS_WEAK), (problem.seed, NONE_WEAK)):  # line 11
+            if found.doubt and rounds + ROUNDS_AGAIN <= problem.last_round:
+                again = await self._attempt(setup, random_orthonormal(d, columns, seed), searching, weak, rounds)
+                rounds = again.rounds
+                if again.converged and (not again.doubt or again.wrong < found.wrong):
+                    found = again
         return found.solution(setup)
 
     async def _attempt(self, setup: RobustSetup, U: Array, searching: bool, weak: float, t: int) -> Attempt:
