@@ -497,6 +497,14 @@ def test_scores_that_are_exact_are_left_alone() -> None:
         np.testing.assert_allclose(V[seen], V0[seen], rtol=1e-8)
 
 
+def test_a_direction_that_no_trusted_entry_shows_stays() -> None:
+    """A component of one feature, whose entry is not trusted: its score was a quotient of roundings, up to 1e11."""
+    U = np.linalg.qr(np.array([[1.0, 1e-12], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))[0]
+    M, W = np.array([[1.0, 2.0, 4.0, 9.0]]), np.array([[True, True, True, False]])
+    V, _ = fit_scores(M, W, U, np.zeros((1, 2)), 4, good_enough=0.0)
+    assert np.abs(V).max() < 10
+
+
 def test_the_two_sums_give_the_exact_consensus_step() -> None:
     """U + G B^-1 is the least squares U for (M_i - S_i) and V_i of all sites together."""
     rows, _, _ = ep.datasets.corrupted_problem(25, 60, 3, 0.1, sites=3)
