@@ -42,6 +42,7 @@ PARTS = {
     "Set-up of RobustPCA": "eigenpact.algorithms.robust.agreement",
     "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
     "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
+    "Doubts (RobustPCA, only where a feature has a component to itself)": "eigenpact.algorithms.robust.doubts",
     "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
     "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
     "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
@@ -66,8 +67,8 @@ REMARKS = {
     "last step tried was refused, or with rows held out.\n",
     "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
     "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
-    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; `turn_scores` once with "
-    '`rank="upper"`.\n',
+    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
+    '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.\n',
     "Graph: projection consensus": '"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
     "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.\n",
     "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",

@@ -148,3 +148,11 @@ def test_parameters_are_checked() -> None:
         ep.RobustPCA(2, solver=DCF(step=1e6), center=False, random_state=0).fit(rows)
     with pytest.raises(InputError, match="rank='exact'"):
         ep.RobustPCA(2, solver="dcf", rank="upper", random_state=0).fit(rows)
+
+
+def test_an_answer_that_loses_a_feature_has_not_converged() -> None:
+    """At rest, but one feature's entries are almost all beyond lambda: the basis does not explain it."""
+    rows, _, _ = ep.datasets.corrupted_problem(30, 90, 2, 0.1, sites=3)
+    with pytest.warns(ep.NotConvergedWarning, match="feature 16 would be wrong in"):
+        pca = ep.RobustPCA(2, solver="dcf", random_state=0, tol=1e-3).fit(rows)
+    assert not pca.converged_

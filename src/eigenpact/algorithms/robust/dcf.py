@@ -10,10 +10,11 @@ Rounds
     3.     V_i, S_i <- argmin of its part (7), by ``sweeps`` alternations of (15) and (16) from where it left off
     4.     U_i <- U_i - eta grad_i,  grad_i = (U_i V_i^T + S_i - M_i^T) V_i + rho n_i/n U_i                          (8)
     5.     sites send U_i;  U <- their average (9)
-    6. in the end sites send [V_i 1]^T [V_i 1] and counts of residuals, from which components and variances follow
+    6. in the end sites send [V_i 1]^T [V_i 1] and counts of residuals, from which components and variances follow, and whether
+       the answer is in doubt (``robust/doubts.py``)
 
 Leaves the site
-    U_i (d x k) and the value of its objective each round, in the end (k + 1) x (k + 1) products and 160 counts; all summed.
+    U_i (d x k) and the value of its objective each round, in the end (k + 1) x (k + 1) products and d + 160 counts; all summed.
     Whoever sees single U_i sees how the site's rows differ from the others'.
 
 Cost
@@ -51,6 +52,7 @@ from ...errors import InputError
 from ...linalg import Array, orthonormalize, random_orthonormal
 from ...runtime import Progress, Reply, Site, Sum, local
 from .agreement import RobustSetup
+from .doubts import doubt_about
 from .entries import Mask, blocks
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
@@ -89,21 +91,22 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
 
 @local(
     takes={"U": "d k", "unit": "", "tau": ""},
-    sends={"B": "k+1 k+1", "counts": "160"},
-    bound={"counts": "count"},
+    sends={"B": "k+1 k+1", "trusted": "d", "counts": "160"},
+    bound={"trusted": "count", "counts": "count"},
 )
 def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
     """Line 6, for the rows in units of ``unit``."""
-    k = U.shape[1]
-    B, counts = np.zeros((k + 1, k + 1)), np.zeros(LEVELS, dtype=np.int64)
+    d, k = U.shape
+    B, by_feature, counts = np.zeros((k + 1, k + 1)), np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
     for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
         V = site.kept["V"][where]
         R = M / unit - V @ U.T
         W = np.abs(R) <= tau if observed is None else (np.abs(R) <= tau) & observed
         V_1 = np.column_stack([V, np.ones(len(V))])
         B += V_1.T @ V_1
+        by_feature += W.sum(axis=0)
         counts += tally(R * W, W.size - int(np.count_nonzero(W)), float(tau))
-    return B, counts
+    return B, by_feature, counts
 
 
 def scores(M: Array, U: Array, ridge: float) -> Array:
@@ -197,17 +200,21 @@ class DCF:
             converged = turn <= tol and STEADY < growth < 1 / STEADY
             if converged:
                 break
-        B, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
+        B, by_feature, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
         residuals = Residuals(levels, self.lam, int(setup.observed.sum()))
         Q, triangle = scipy.linalg.qr(U, mode="economic")  # V U^T = (V R^T) Q^T
         turned = scipy.linalg.block_diag(triangle, 1.0)
-        values, axes, mean = principal_axes(Q, turned @ B @ turned.T, n, setup.centred)
+        B = turned @ B @ turned.T
+        values, axes, mean = principal_axes(Q, B, n, setup.centred)
         reason = (
             f"the basis turned by {turn:.1e}, within tol {tol:.1e}"
             if converged
             else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) and U changed "
             f"in size by a factor of {growth:.2g}; raise max_rounds, or use solver='shrinking'"
         )
+        if converged:
+            _, doubt = await doubt_about(Q, B, triangle.T, by_feature, setup, problem.last_round - t - 2)
+            converged, reason = not doubt, f"{reason}, but {doubt}" if doubt else reason
         return RobustSolution(
             basis=axes,
             eigenvalues=values * unit**2,

@@ -24,6 +24,9 @@ BLOCK_BYTES = 1 << 22
 GOOD_ENOUGH = 1e-2
 """Scores are iterated until their gradient is this small, compared with where it was."""
 
+UNSEEN = 1e-14
+"""If trusted entries hold no more than this share of a direction's square, they do not show it."""
+
 PACE, ROOM = 0.7, 2.0
 """Each pass over new rows lowers a row's threshold by PACE, or to ROOM times its largest trusted residual if that is less."""
 
@@ -95,7 +98,8 @@ def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: f
         Q = P @ U.T
         E = Q * W
         bent = np.einsum("ij,ij->i", E, E)
-        length = np.divide(size, bent, out=np.zeros_like(size), where=(bent > 0) & (size > rounding))[:, None]
+        seen = bent > UNSEEN * np.einsum("ij,ij->i", P, P)  # a direction that no trusted entry shows has no length
+        length = np.divide(size, bent, out=np.zeros_like(size), where=seen & (size > rounding))[:, None]
         V = V + length * P
         Q *= length
         R = R - Q

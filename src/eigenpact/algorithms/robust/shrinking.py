@@ -18,14 +18,25 @@ Rounds
     5.     [U m] <- [U m] + (sum E_i^T [V_i 1]) (sum [V_i 1]^T [V_i 1])^-1, each feature's step divided by its trusted share;
            U <- the nearest orthonormal basis
     6.     tau <- as the counts say (``robust/thresholds.py``), once U turns little or after a few rounds
-    7.     with an upper bound on the rank: from the eighth of these rounds on, if the eigenvalues of the scatter of all V_i fall
+    7.     the first time U turns little: columns whose scores are less than a fifth of the strongest column's are set aside,
+           for while errors below tau are larger than what a weak column explains, it fits them - those of one feature, say -
+           and keeps them
+    8.     when U rests and tau falls no more, random columns take the place of those set aside: for a few rounds site i cuts
+           R_i = M_i - V_i U^T - 1 m^T back to [-tau, tau], tau doubled, and sends R_i^T R_i N for the new columns N, which become
+           an orthonormal basis of the sum beside U; then 3 to 8 go on with [U N], N taking the place of all columns in 7
+    9.     with an upper bound on the rank: from the eighth of these rounds on, if the eigenvalues of the scatter of all V_i fall
            by more than half at the same place in two rounds, cut U and V_i there and begin again with the first threshold
-    8. stop when U turns by less than tol and tau has come down to the noise
+    10. stop when U turns by less than tol, tau has come down to the noise and no column is set aside, or when the answer is in
+        doubt (``robust/doubts.py``) and tau has not fallen for twenty rounds: a feature is wrong in most of its entries, or has a
+        component to itself whose scores, counted by size, are those of errors
+    11. if it is in doubt, begin again from another U with half instead of a fifth in 7, and if that is, too, without 7; an answer
+        in doubt has not converged
+    12. components and variances follow from U and the sum of [V_i 1]^T [V_i 1]
 
 Leaves the site
-    Each round d x (k + 1) and (k + 1) x (k + 1) products, d counts and 160 counts, to be summed.  E_i^T V_i is (M_i - S_i)^T V_i
-    less what all know.  V_i, S_i and the rows stay; whoever sees single replies learns V_i^T V_i, the site's share of wrong
-    entries by feature, and how well U explains it.
+    Each round d x (k + 1) and (k + 1) x (k + 1) products, d counts and 160 counts, to be summed; in 8 d x p products, and in 10,
+    if at all, 160 counts.  E_i^T V_i is (M_i - S_i)^T V_i less what all know.  V_i, S_i and the rows stay; whoever sees single
+    replies learns V_i^T V_i, the site's share of wrong entries by feature, and how well U explains it.
 
 Cost
     8 (d k + d) bytes down, 8 (d k + 2 d + (k + 1)^2 + 160) up, and about 20 n_i d k flops per site and round.  A site's rows are
@@ -36,8 +47,10 @@ Differences from the paper
     problem whose solution needs two sums, so here it is solved and not descended.  Errors are cut off and not shrunk: a soft
     threshold pulls every wrong entry's residual by lambda, which leaves a bias of that size.  Dividing the step by the trusted
     share (5) undoes what an untrusted entry, replaced by its own prediction, takes from it.  Nothing is tuned to a problem: the
-    pace of the threshold follows the residuals.  Step 7 finds a rank only at a clear fall of the spectrum as it is while
-    spare columns still hold errors; a fall inside the low-rank part itself, if it is the steepest then, is taken for the end.
+    pace of the threshold follows the residuals.  Weak columns wait as in Netrapalli et al., who add one column at a time; here
+    those of similar strength go together, so that an even spectrum costs no round more and one over a factor of 100 about 20.
+    Step 9 finds a rank only at a clear fall of the spectrum as it is while spare columns still hold errors; a fall inside the
+    low-rank part itself, if it is the steepest then, is taken for the end.
 
 References
     W. Chu, "Distributed robust principal component analysis", Sections 2 and 4; P. Netrapalli et al., "Non-convex robust PCA",
@@ -57,11 +70,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from .agreement import RobustSetup
+from .basis import Fall, beside, consensus_step, moved, nearest_basis, steepest_fall
+from .doubts import doubt_about
 from .entries import blocks, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
@@ -72,18 +86,27 @@ STEPS = 3
 LEAST_SHARE = 0.2
 """A feature's step is divided by its trusted share, but not by less than this."""
 
-NO_SPAN = 1e-13
-"""Eigenvalues of the scores' products below this share of the largest are rounding: scores do not span there."""
-
 NEGLIGIBLE = 10.0
 """A threshold of so many tol, in units of an entry's size, hides no error that matters."""
 
 CLIPPED_ROUNDS, PATIENCE, RESTLESS = 4, 5, 0.1
 """The most rounds of line 2, and those that the first threshold waits; both end when the basis turns by less than RESTLESS."""
 
-REVEAL_FROM, CLEAR_FALL, NOTHING = 8, 0.5, 1e-4
-"""The hard-threshold round from which the spectrum is looked at; the ratio of neighbouring eigenvalues that counts as a fall;
-and the share of the largest one below which eigenvalues are all the same."""
+WEAK, LESS_WEAK, NONE_WEAK = 0.2, 0.5, 0.0
+"""Columns whose scores are below this share of the strongest column's wait; in a second attempt more do, in a third none."""
+
+RESTING, NO_LOWER, AGAIN = 0.03, 0.95, 2.0
+"""Columns that wait are taken up when the basis turns by less than RESTING at a threshold that would not fall below NO_LOWER of
+itself, which is then raised AGAIN-fold."""
+
+STUCK = 20
+"""Rounds at the last threshold after which an answer in doubt is given up although the basis still turns."""
+
+ROUNDS_AGAIN = 40
+"""Another attempt needs this many rounds."""
+
+REVEAL_FROM, CLEAR_FALL = 8, 0.5
+"""The hard-threshold round from which the spectrum is looked at; the ratio of neighbouring eigenvalues that counts as a fall."""
 
 
 @local(
@@ -137,9 +160,25 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B), keep={"V": V})
 
 
+@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, keeps=("V",))
+def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Reply:
+    """Line 8: what the scores on U leave, cut back to [-tau, tau], times itself times N."""
+    q = U.shape[1]
+    V, G = np.zeros((site.X.shape[0], q + N.shape[1])), np.zeros_like(N)
+    V[:, :q] = site.kept["V"][:, :q]
+    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+        R = M - shift - V[where, :q] @ U.T
+        np.clip(R, -tau, tau, out=R)
+        if observed is not None:
+            R *= observed
+        V[where, q:] = R @ N
+        G += R.T @ V[where, q:]
+    return Reply(G, keep={"V": V})
+
+
 @local(takes={"rotation": "p k"}, keeps=("V",))
 def turn_scores(site: Site, rotation: Array) -> Reply:
-    """Line 7: scores in the rotated and cut basis."""
+    """Lines 7 and 9: scores in the rotated and cut basis."""
     return Reply(keep={"V": site.kept["V"] @ rotation})
 
 
@@ -156,94 +195,138 @@ class Shrinking:
         start: Array | None = None,
         state: Mapping[str, Array] | None = None,  # noqa: ARG002
     ) -> RobustSolution:
-        """Iterate until the basis rests and the threshold has arrived."""
-        tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
+        """Iterate until the basis rests and the threshold has arrived; again, in other stages, if the answer is in doubt."""
+        problem, d = setup.problem, setup.n_features
         whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns
-        searching, revealed, gap = problem.rank == "upper" and whole, False, Fall(0, 1.0)
+        searching = problem.rank == "upper" and whole
         U = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)  # line 1
+        found = await self._attempt(setup, U, searching, WEAK, 0)
+        rounds, columns = found.rounds, U.shape[1]
+        for seed, weak in ((problem.seed + 1, LESS_WEAK), (problem.seed, NONE_WEAK)):  # line 11
+            if found.doubt and rounds + ROUNDS_AGAIN <= problem.last_round:
+                again = await self._attempt(setup, random_orthonormal(d, columns, seed), searching, weak, rounds)
+                rounds = again.rounds
+                if again.converged and (not again.doubt or again.wrong < found.wrong):
+                    found = again
+        return found.solution(setup)
+
+    async def _attempt(self, setup: RobustSetup, U: Array, searching: bool, weak: float, t: int) -> Attempt:
+        """Lines 2 to 10 from the basis U, after t rounds."""
+        tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
         shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
         negligible = max(NEGLIGIBLE * tol * setup.size, setup.rounding)
-        begun, turn = 0, np.inf
-        while begun < min(CLIPPED_ROUNDS, problem.last_round - 1) and turn > RESTLESS:  # line 2
+        aside, held, placed, resting = U[:, :0], 0, searching, 0
+        revealed, gap, turn, doubt = False, Fall(0, 1.0), np.inf, ""
+        last_clipped = min(t + CLIPPED_ROUNDS, problem.last_round - 1)
+        while t < last_clipped and turn > RESTLESS:  # line 2
             G, B = await Sum(clipped_step, U, shift, np.float64(tau))
             D = consensus_step(G, B, setup.centred) / np.maximum(setup.observed / setup.n_samples, LEAST_SHARE)[:, None]
             U_prev, (U, shift, turn) = U, moved(U, shift, D)
-            begun += 1
+            t += 1
             await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
-        for t in range(begun + 1, problem.last_round + 1):
+        begun = t
+        while t < problem.last_round:
             G, B, by_feature, counts = await Sum(threshold_step, U, shift, np.float64(tau))  # lines 3, 4
+            t += 1
             k, residuals = U.shape[1], Residuals(counts, tau, observed)
             D = consensus_step(G, B, setup.centred) / np.maximum(by_feature / setup.n_samples, LEAST_SHARE)[:, None]  # line 5
             U_prev, (U, shift, turn) = U, moved(U, shift, D)
             wrong = 1 - residuals.trusted / observed
             details = {"turn": turn, "threshold": tau, "deviation": residuals.deviation, "wrong": wrong, "rank": float(k)}
-            await Progress(basis=U, details=details)
-            converged = turn <= tol and residuals.settled(negligible)
-            if converged:
+            await Progress(basis=beside(U, aside), details=details)
+            arrived = turn <= tol and residuals.settled(negligible)
+            converged = arrived and not aside.shape[1]
+            lower = min(tau, max(residuals.next_threshold(), setup.rounding))
+            resting = resting + 1 if lower > NO_LOWER * tau else 0
+            if converged or resting == STUCK:  # line 10
+                taken, doubt = await doubt_about(U_prev, B, np.eye(k), by_feature, setup, problem.last_round - t)
+                t += taken
+            if converged or doubt or t == problem.last_round:
                 break
-            if turn <= RESTLESS or t - begun >= PATIENCE:
-                tau = min(tau, max(residuals.next_threshold(), setup.rounding))  # line 6
-            if searching and t - begun >= REVEAL_FROM and t < problem.last_round:  # line 7; what is cut needs a round more
+            settled = turn <= RESTLESS or t - begun >= PATIENCE
+            if settled and not placed:  # line 7
+                placed, (values, rotation) = True, top_eigenpairs(score_scatter(B, setup.n_samples, setup.centred))
+                strong = held + int(np.count_nonzero(values[held:] > weak**2 * values[held]))
+                if held < strong < k:
+                    await Local(turn_scores, np.ascontiguousarray(rotation[:, :strong]))
+                    U, aside = np.split(nearest_basis(U_prev @ rotation), [strong], axis=1)
+                    continue
+            if aside.shape[1] and t + 1 < problem.last_round and (arrived or (turn <= RESTING and resting)):  # line 8
+                tau, held = min(START * setup.size, AGAIN * tau), k
+                N = beside(U, random_orthonormal(d, aside.shape[1], problem.seed + t))[:, k:]
+                t, N = await self._widen(setup, U, N, shift, tau, t)
+                U, aside, placed, begun = np.column_stack([U, N]), aside[:, :0], False, t
+                continue
+            if settled:
+                tau = lower  # line 6
+            if searching and t - begun >= REVEAL_FROM:  # line 9
                 scatter = score_scatter(B, setup.n_samples, setup.centred)
                 gap, last = steepest_fall(scatter), gap
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
                     _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, begun = orthonormalize(U_prev @ rotation), START * setup.size, t
-                    searching, revealed = False, True
-        values, axes, mean = principal_axes(U, B, setup.n_samples, setup.centred)  # line 8
-        reason = (
-            f"the basis turned by {turn:.1e}, within tol {tol:.1e}, at a threshold of {residuals.threshold:.1e}"
-            if converged
-            else f"max_rounds={problem.max_rounds} reached: the basis still turned by {turn:.1e} (tol {tol:.1e}) at a threshold "
-            f"of {residuals.threshold:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
+                    U, tau, begun = nearest_basis(U_prev @ rotation), START * setup.size, t
+                    searching, revealed, placed = False, True, False
+        k, missing = U.shape[1], aside.shape[1]
+        B = np.pad(B, ((0, missing), (0, missing)))  # columns that are still set aside have no scores yet
+        B[[k, -1]], B[:, [k, -1]] = B[[-1, k]], B[:, [-1, k]]
+        return Attempt(beside(U, aside), B, shift, residuals, turn, converged, doubt, t, gap, revealed)
+
+    async def _widen(self, setup: RobustSetup, U: Array, N: Array, shift: Array, tau: float, t: int) -> tuple[int, Array]:
+        """Rounds so far, and line 8: the columns (d x p) beside U that explain most of what it leaves, from N (d x p)."""
+        last, turn = min(t + CLIPPED_ROUNDS, setup.problem.last_round - 1), np.inf
+        while t < last and turn > RESTLESS:
+            G = await Sum(widened_step, U, N, shift, np.float64(tau))
+            N_prev, N = N, beside(U, G)[:, U.shape[1] :]
+            turn = float(np.linalg.norm(N - N_prev @ (N_prev.T @ N))) / np.sqrt(N.shape[1])
+            t += 1
+            both = np.column_stack([U, N])
+            await Progress(basis=both, details={"turn": turn, "threshold": tau, "rank": float(both.shape[1])})
+        return t, N
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Where lines 2 to 10 ended: [U m], [V 1]^T [V 1] of all sites, their residuals, and what speaks against the answer."""
+
+    U: Array
+    B: Array
+    shift: Array
+    residuals: Residuals
+    turn: float
+    converged: bool
+    doubt: str
+    rounds: int
+    gap: Fall
+    revealed: bool
+
+    @property
+    def wrong(self) -> float:
+        """Share of the observed entries that are not trusted."""
+        return 1 - self.residuals.trusted / self.residuals.observed
+
+    def solution(self, setup: RobustSetup) -> RobustSolution:
+        """Principal axes and the reason for stopping; an answer in doubt has not converged."""
+        values, axes, mean = principal_axes(self.U, self.B, setup.n_samples, setup.centred)  # line 12
+        tol, problem, threshold = setup.stopping_tol(Shrinking.default_tol), setup.problem, self.residuals.threshold
+        turned = f"turned by {self.turn:.1e}"
+        reason = f"the basis {turned}, within tol {tol:.1e}, at a threshold of {threshold:.1e}"
+        if not self.converged:
+            reason = (
+                f"max_rounds={problem.max_rounds} reached: the basis still {turned} (tol {tol:.1e}) at a threshold of "
+                f"{threshold:.1e}; raise max_rounds, and if it keeps turning ask for fewer components"
+            )
+        if self.doubt:
+            reason = f"the basis {turned} at a threshold of {threshold:.1e} that falls no more, but {self.doubt}"
+        return RobustSolution(
+            basis=axes,
+            eigenvalues=values,
+            shift=self.shift + mean,
+            threshold=threshold,
+            shrinkage="hard",
+            deviation=self.residuals.deviation,
+            share=self.wrong,
+            converged=self.converged and not self.doubt,
+            reason=reason,
+            notes={"fall": self.gap.ratio, "revealed": self.revealed},
         )
-        notes = {"fall": gap.ratio, "revealed": revealed}
-        deviation = residuals.deviation
-        return RobustSolution(axes, values, shift + mean, residuals.threshold, "hard", deviation, wrong, converged, reason, notes)
-
-
-@dataclass(frozen=True)
-class Fall:
-    """Where a spectrum falls most steeply: behind the eigenvalue ``rank``, to ``ratio`` times it."""
-
-    rank: int
-    ratio: float
-
-
-def steepest_fall(scatter: Array) -> Fall:
-    """The steepest fall of the eigenvalues of the scores' scatter (k x k).
-
-    >>> steepest_fall(np.diag([4.0, 3.0, 0.03]))
-    Fall(rank=2, ratio=0.01)
-    """
-    values = top_eigenpairs(scatter)[0]
-    values = np.maximum(values, NOTHING * values[0])
-    ratios = np.divide(values[1:], values[:-1], out=np.ones(len(values) - 1), where=values[:-1] > 0)
-    if not ratios.size:
-        return Fall(1, 1.0)
-    return Fall(int(ratios.argmin()) + 1, round(float(ratios.min()), 12))
-
-
-def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
-    """U and m after the step D (d x k+1), and by how much U turns: a root mean square of sines, for small steps."""
-    k = U.shape[1]
-    turn = float(np.linalg.norm(D[:, :k] - U @ (U.T @ D[:, :k]))) / np.sqrt(k)
-    return nearest_basis(U + D[:, :k]), shift + D[:, k], float(turn)
-
-
-def consensus_step(G: Array, B: Array, centred: bool) -> Array:
-    """How [U m] changes (d x k+1): G B^-1, in the least squares sense where scores do not span; m stays if not centred."""
-    k = len(B) if centred else len(B) - 1
-    sizes = np.full(k, np.sqrt(np.diag(B)[:-1].max()))  # one for all scores: a column of rounding must stay small
-    if centred:
-        sizes[-1] = np.sqrt(B[-1, -1])  # scores and ones are of different units
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    D = G[:, :k] / sizes @ scipy.linalg.pinvh(B[:k, :k] / np.outer(sizes, sizes), rtol=NO_SPAN) / sizes
-    return np.asarray(D if centred else np.column_stack([D, np.zeros(len(G))]))
-
-
-def nearest_basis(A: Array) -> Array:
-    """The orthonormal basis (d x k) nearest to A: U of its polar decomposition, so that scores keep their meaning."""
-    left, _, right = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
-    return np.ascontiguousarray(left @ right)
