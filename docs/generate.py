@@ -31,7 +31,7 @@ PARTS = {
     "localpower": "eigenpact.algorithms.consensus.localpower",
     "faps": "eigenpact.algorithms.consensus.faps",
     "one-shot": "eigenpact.algorithms.statistical.one_shot",
-    "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.statistical.expansion",
+    "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.expansion",
     "Preconditioner of davidson and shift-invert": "eigenpact.algorithms.statistical.preconditioner",
     "hot-potato": "eigenpact.algorithms.statistical.hot_potato",
     "Set-up and end of every solver of personalized PCA": "eigenpact.algorithms.personalized.parts",

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eigenpact"
 FILES = sorted(SOURCE.rglob("*.py"))
 ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms")]
 
-BOTTOM = {"errors", "linalg", "metrics", "rows", "krylov_space", "kernels"}
+BOTTOM = {"errors", "linalg", "metrics", "rows", "krylov_space", "certificate", "kernels"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
 FACADES = {"datasets", "__init__"}
