@@ -32,7 +32,7 @@ import numpy as np
 
 from ..certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..errors import InputError
-from ..krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
+from ..krylov_space import GRADED, SMALLEST_STEP, KrylovSpace, Ritz
 from ..linalg import Array, new_directions, orthonormalize, random_orthonormal
 from ..metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
@@ -182,8 +182,12 @@ async def expand(
         rough = ritz_gap_angle(ritz)
         angle = None if found.angle is None else max(found.rounding, past.factor(ritz.Z, rough) * found.angle)
         best, idle = (rough, 0) if rough < 0.9 * best else (best, idle + 1)
+        met = goal.met(residual, angle, ritz.Z)
         settled = _settled(found, idle, residual) or setup.trace <= 0
-        reached = enough and not found.missed and (goal.met(residual, angle, ritz.Z) or settled)
+        again = (
+            settled and not met and not restarted and _uneven(ritz)
+        )  # rounding errors of the first products: go on without them
+        reached = enough and not found.missed and (met or (settled and not again))
         last = rounds >= setup.max_rounds or (reached and bool(confirmed))
         counters = np.array([rounds, space.fresh, confirmed, pure, best, idle, restarted])
         here = {"Q": space.Q, "CQ": space.CQ, "bases": past.bases, "bounds": past.bounds, "counters": counters}
@@ -203,7 +207,7 @@ async def expand(
             confirmed = True
         else:
             most = _most_columns(setup, max_blocks, ritz.Z.shape[1])
-            if space.size + width > most:  # line 6
+            if again or space.size + width > most:  # line 6
                 omega, confirmed, pure, restarted = np.ascontiguousarray(omega[:, :NARROW]), False, False, True
                 space = _restarted(space, ritz, omega, most)
                 ritz = space.ritz(lambda values: setup.wanted(values) or len(values))
@@ -242,6 +246,11 @@ def _settled(found: Certificate, idle: float, residual: float) -> bool:
         return True
     at_rounding = found.angle is not None and found.angle <= AT_ROUNDING * found.rounding
     return at_rounding or (idle >= STALL and residual <= FINE)
+
+
+def _uneven(ritz: Ritz) -> bool:
+    """Whether the largest value dwarfs those wanted, so that products with blocks that contain both have lost digits."""
+    return bool(ritz.values[0] > GRADED * abs(ritz.values[ritz.Z.shape[1] - 1]))
 
 
 def _with_proof(space: KrylovSpace, ritz: Ritz, omega: Array, wanted: Array, width: int, more: int) -> Array:

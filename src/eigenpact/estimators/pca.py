@@ -21,6 +21,9 @@ from .choices import find_solver
 from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
+DWARFS = 0.999
+"""Share of the variance from which on one feature is said to dwarf the others."""
+
 
 class FederatedPCA(SiteEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
@@ -200,7 +203,10 @@ class FederatedPCA(SiteEstimator):
         self.n_setup_rounds_ = facts["setup_rounds"]
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
-        self.angle_estimate_ = _with_rounding(facts["angle"], dtype)
+        offsets = arrays["mean"] / arrays["scale"] if self.center == "pooled" else np.zeros(d)
+        last = float(eigenvalues[-1]) / n
+        self.angle_estimate_ = _with_rounding(facts["angle"], dtype, offsets, last)
+        self.stop_reason_ += _advice(self)
         self.between_site_share_ = facts["between_share"]
         self.solver_ = facts["solver"]
         self.solver_choice_ = facts["choice"]
@@ -276,6 +282,28 @@ class FederatedPCA(SiteEstimator):
         return int(self.components_.shape[0])
 
 
-def _with_rounding(angle: float | None, dtype: np.dtype[Any]) -> float | None:
-    """The estimate for components that are rounded to ``dtype``."""
-    return angle if angle is None or dtype == np.float64 else float(np.hypot(angle, np.finfo(dtype).eps / 2))
+def _with_rounding(angle: float | None, dtype: np.dtype[Any], offsets: Array, variance: float) -> float | None:
+    """The estimate for components that are rounded to ``dtype``, of rows centred by a rounded mean.
+
+    A mean known to eps |m| adds eps^2 m m^T to the covariance.  ``offsets`` is m in the units of the components, ``variance``
+    that of the last one.
+    """
+    if angle is None:
+        return None
+    centring = float(np.sum((np.finfo(float).eps * offsets) ** 2)) / variance if variance > 0 else 0.0
+    rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
+    return min(1.0, float(np.sqrt(angle**2 + centring**2 + rounding**2)))
+
+
+def _advice(pca: FederatedPCA) -> str:
+    """What to say where one feature has nearly all the variance: usually a matter of its unit."""
+    if pca.scale is not None or pca.n_features_in_ < 2:
+        return ""
+    feature = int(np.argmax(np.abs(pca.components_[0])))
+    if pca.components_[0, feature] ** 2 < DWARFS or pca.explained_variance_ratio_[0] < DWARFS:
+        return ""
+    names = getattr(pca, "feature_names_in_", None)
+    name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
+    return (
+        f"; {name} has {pca.explained_variance_ratio_[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
+    )

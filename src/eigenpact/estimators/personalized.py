@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.cluster import SpectralClustering
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ..algorithms.personalized.baselines import Individual
 from ..algorithms.personalized.local_part import Covariance
 from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_parts, misalignment
 from ..algorithms.setup import Center, Problem, Scale, agree
@@ -198,7 +199,7 @@ class PersonalizedPCA(SiteEstimator):
         async def program(start: Array | None, state: Any) -> tuple[PersonalSetup, Solution, float | None]:
             setup = await agree_on_parts(await agree(problem), ranks, share)
             solution = await algorithm.fit(setup, start, state)
-            return setup, solution, await misalignment(setup) if self.misalignment else None
+            return setup, solution, await misalignment(setup, isinstance(algorithm, Individual)) if self.misalignment else None
 
         return program
 

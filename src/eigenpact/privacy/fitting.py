@@ -87,8 +87,8 @@ def fit_scatter(
     captured : list of float
         The tr(Z^T C_i Z) sent along.
     blocks, products : (d, m) arrays
-        What is known of C_i directly, side by side: the confirming product C_i [Z, Z_prev], and after a one-shot start
-        C_i U = U S^2 for the directions U S.
+        What is known of C_i directly, side by side: products by which the answer is confirmed, from C_i [Z, random block] on,
+        and after a one-shot start C_i U = U S^2 for the directions U S.  There may be none (m = 0).
     steps : int
         Inner steps of the run.
     starts : int
@@ -140,6 +140,9 @@ class _Game:
         self.heard = np.concatenate(heard) / self.unit
         self.size = float(np.linalg.norm(self.heard))
         self.n = self.d * (self.d + 1) // 2
+        unknowns = self.n + self.rounds
+        if self.heard.size < unknowns:
+            raise InputError(f"{self.heard.size} equations do not determine {unknowns} unknowns; give more rounds, or products")
         self.places = unpack_triangle(np.arange(self.n, dtype=np.float64), self.d).astype(int)
 
     def guess(self, rng: np.random.Generator) -> Array:

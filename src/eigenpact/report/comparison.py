@@ -254,6 +254,7 @@ def _run(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConvergedWarning)  # told by the outcome
+            warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reference, once for all, and by the reason
             pca = FederatedPCA(**settings, solver=solver, engine=engine, callback=callback).fit(held)
         seconds = measure.seconds(time.perf_counter())
         residual, sine = measure.accuracy(engine.outcomes[-1].arrays["basis"])

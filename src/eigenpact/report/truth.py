@@ -134,7 +134,8 @@ def _iterated(held: Mapping[str, Any], settings: Mapping[str, Any]) -> Reference
     begin = time.perf_counter()
     engine, tightest = Watched(), {"tol": TIGHTEST_TOL, "max_rounds": TRUTH_ROUNDS}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # told by the uncertainty
+        warnings.simplefilter("ignore", NotConvergedWarning)  # both are told by the uncertainty
+        warnings.simplefilter("ignore", NotIdentifiableWarning)
         pca = FederatedPCA(**{**settings, **tightest}, solver=Krylov(), engine=engine).fit(held)
     return Reference(
         basis=engine.outcomes[-1].arrays["basis"],

@@ -2,8 +2,9 @@
 
 How rounds are counted
     A solver is given the scaled KKT violation that its counterpart ended with in the paper, and rounds are counted until the true
-    one, measured with the pooled scatter, is no larger.  A one-shot start counts as a round, the set-up does not.  Solvers
-    that the paper does not have are given FAPS' target.
+    one, measured with the pooled scatter, is no larger.  A one-shot start counts as a round, the set-up does not.  Nor do the
+    rounds by which all but krylov have their answer confirmed in the end: they are ours, and no rounds of the paper's methods.
+    Solvers that the paper does not have are given FAPS' target.
 How the paper was read
     SSI is ``subspace``; LocalPower is ``localpower`` with q = 8 halved every round (``patience=1``), as Section 5.3 says; FAPS is
     ``faps``, once with its default one-shot start and once with the paper's random one.  ``literal=True`` is the text's own rule.
@@ -74,8 +75,8 @@ SECONDS = (
 )
 COUNTED = (
     "Rounds: until the true scaled KKT, measured with the pooled scatter, is at most what the paper's solver of that name "
-    "ended with (krylov: what FAPS did); a one-shot start counts as a round.  Own stop: rounds until the solver itself knew; "
-    "faps takes one more to confirm its estimate."
+    "ended with (krylov: what FAPS did); a one-shot start counts as a round.  Own stop: rounds until the solver itself was "
+    "certain, with those by which all but krylov have their answer confirmed; these are ours, and not the paper's."
 )
 TOLERANCE = (
     f"faps, tol / {TIGHTER}: asked for a KKT {TIGHTER} times smaller, rounds counted to the same one.  The looser the tolerance, "
@@ -203,7 +204,9 @@ def fig1(size: Size, seed: int, watch: Watch) -> Reproduced:
             "independent normal entries.",
             "Minimum norm is the paper's attack; the symmetric one also uses that A_1 A_1^T is symmetric.  Where no rounds are "
             f"printed, the accuracy was not reached within n / p + {MORE_ROUNDS} rounds (at most {MOST_ROUNDS}).  SSI's blocks "
-            "grow alike as it converges: after a dozen or so of them, rounding leaves nothing new to learn.",
+            "grow alike as it converges: after a dozen or so of them, rounding leaves nothing new to learn.  Rounds and messages "
+            "are SSI's own: those by which our subspace solver has its answer confirmed in the end are left out here, but they "
+            "are products with a random block, and whoever sees them learns A_1 A_1^T on its span.",
             *([f"Left out, because it takes too long: n = {', '.join(map(str, left_out))}."] if left_out else []),
         ),
         drawing.panels(
@@ -601,7 +604,8 @@ def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
             size,
             CURVE_ONLY,
             "Factor a round: by which the KKT shrinks, over the second half of the rounds.  Solvers were stopped after "
-            f"{FIG4_ROUNDS} rounds; in theory SSI's factor tends to (sigma_11 / sigma_10)^2.",
+            f"{FIG4_ROUNDS} rounds, those by which answers are confirmed included; in theory SSI's factor tends to "
+            "(sigma_11 / sigma_10)^2.",
             LOCALPOWER,
         ),
         drawing.panels(title, [panels]),

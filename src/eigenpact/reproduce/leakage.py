@@ -76,10 +76,15 @@ class Leak:
 
     @cached_property
     def overheard(self) -> tuple[Array, Array]:
-        """All blocks that were sent, and the site's replies, side by side (d x rounds p)."""
+        """All blocks that SSI sent, and the site's replies, side by side (d x rounds p).
+
+        Not those by which its answer is confirmed in the end: they are ours, and a random block among them tells more.
+        """
         spy = Eavesdropper(InProcess())
-        self._iterate(1e-15, self.rounds, spy)
-        return spy.side_by_side(self.first, "scatter_action")
+        pca = self._iterate(1e-15, self.rounds + 1, spy)  # one round to confirm
+        heard = zip(spy.replies(self.first, "scatter_action"), pca.history_, strict=True)
+        own = [reply for reply, record in heard if "confirming" not in record.details]
+        return np.hstack([reply.args[0] for reply in own]), np.hstack([reply.arrays[0] for reply in own])
 
     def error(self, attack: str, rounds: int) -> float:
         """||Phi - A_1 A_1^T||_F when the replies of so many rounds are used."""
@@ -100,10 +105,11 @@ class Leak:
         return Reached(enough, last, error)
 
     def violations(self, accuracy: float, max_rounds: int) -> list[float]:
-        """||(I - Z Z^T) A A^T Z||_F by round, until it is at most ``accuracy``."""
+        """||(I - Z Z^T) A A^T Z||_F by round of SSI, until it is at most ``accuracy``."""
         trace = float(sum(np.sum(X**2) for X in self.sites.values()))
         pca = self._iterate(accuracy / trace, max_rounds, InProcess())
-        return [record.kkt * trace for record in pca.history_ if record.kkt is not None]
+        own = (record for record in pca.history_ if "confirming" not in record.details)
+        return [record.kkt * trace for record in own if record.kkt is not None]
 
     def _iterate(self, tol: float, max_rounds: int, engine: Any) -> FederatedPCA:
         with warnings.catch_warnings():

@@ -20,6 +20,7 @@ from ..estimators import FederatedPCA
 from ..linalg import Array
 from ..rows import Rows
 from ..runtime import RoundRecord
+from .own_rounds import OwnRounds
 from .registry import Watch
 
 MAX_ROUNDS = 3000
@@ -118,7 +119,8 @@ class Contender:
 
 @dataclass(frozen=True)
 class Point:
-    """After a round: the true scaled KKT of the basis, the relative error of its singular values, and its captured variance."""
+    """After a round of the method's own: the true scaled KKT of the basis, the relative error of its singular values, and its
+    captured variance."""
 
     round: int
     kkt: float
@@ -135,11 +137,12 @@ class Measured:
     target : float
         The scaled KKT it was asked for.
     rounds : int or None
-        The first round after which the true KKT was at most ``target``; a one-shot start counts as a round, set-up does not.
+        The first round after which the true KKT was at most ``target``; a one-shot start counts as a round, set-up does not,
+        nor do rounds by which an answer is confirmed.
     kkt, relative_error : float
         After that round; if there is none, after the last one.
     own_stop : int
-        Rounds until the solver itself stopped; FAPS needs one more, to confirm its own estimate.
+        Rounds until the solver itself stopped, with the ``confirming`` ones, by which all but krylov had their answer confirmed.
     seconds : float
         Until then, with all sites in this process and without the measuring.
     """
@@ -152,6 +155,7 @@ class Measured:
     kkt: float
     relative_error: float
     own_stop: int
+    confirming: int
     converged: bool
     seconds: float
     curve: tuple[Point, ...]
@@ -171,16 +175,17 @@ class Measured:
 
 
 def measured(problem: Problem, contender: Contender, target: float, seed: int, watch: Watch) -> Measured:
-    """Run a solver until its own rule stops it, and measure the basis after every round."""
-    curve: list[Point] = []
+    """Run a solver until its own rule stops it, and measure the basis after every round of its own."""
+    curve, own = list[Point](), OwnRounds()
     begin, apart = time.perf_counter(), 0.0
 
     def callback(record: RoundRecord) -> None:
         nonlocal apart
         entered = time.perf_counter()
-        if record.basis is not None:
-            curve.append(Point(record.round, *problem.measure(record.basis)))
-            watch.on_round(f"{problem.name}, {contender.name}: round {record.round}, KKT {curve[-1].kkt:.1e}")
+        number = own.number(record)
+        if number is not None and record.basis is not None:
+            curve.append(Point(number, *problem.measure(record.basis)))
+            watch.on_round(f"{problem.name}, {contender.name}: round {number}, KKT {curve[-1].kkt:.1e}")
         apart += time.perf_counter() - entered
 
     with warnings.catch_warnings():
@@ -206,6 +211,7 @@ def measured(problem: Problem, contender: Contender, target: float, seed: int, w
         kkt=shown.kkt,
         relative_error=shown.relative_error,
         own_stop=int(pca.n_rounds_),
+        confirming=own.confirming,
         converged=bool(pca.converged_),
         seconds=seconds,
         curve=tuple(curve),

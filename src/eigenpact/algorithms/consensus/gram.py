@@ -55,8 +55,7 @@ class Gram:
         d = setup.n_features
         C = unpack_triangle(await Sum(scatter_triangle), d)  # line 1
         asked = setup.n_components if isinstance(setup.n_components, int) else d
-        values, vectors = top_eigenpairs(C, min(asked + 1, d))
-        values = np.maximum(values, 0.0)
+        values, vectors = _rayleigh(C, top_eigenpairs(C, min(asked + 1, d))[1])
         k = setup.wanted(values) or len(values)
         Z = np.ascontiguousarray(vectors[:, :k])
         residual = kkt(C @ Z, Z, setup.trace)
@@ -68,12 +67,20 @@ class Gram:
         return Solution(Z, values[:k], residual, angle, True, reason, tied=tied)
 
 
+def _rayleigh(C: Array, vectors: Array) -> tuple[Array, Array]:
+    """Rayleigh quotients of eigenvectors, descending, and these: beside a large eigenvalue, LAPACK's small ones have fewer
+    digits."""
+    quotients = np.maximum(np.sum(vectors * (C @ vectors), axis=0), 0.0)
+    order = np.argsort(-quotients, kind="stable")
+    return quotients[order], vectors[:, order]
+
+
 def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, bool]:
     """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and whether it is a
     tie.
 
-    An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So entry a of C z_j is known to about
-    eps D_a ||D z_j||, D the square roots of the diagonal: features of small units keep their digits beside large ones.
+    An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So entry a of C z_j is known to
+    about eps D_a ||D z_j||, D the square roots of the diagonal: features of small units keep their digits beside large ones.
     """
     k, eps = Z.shape[1], float(np.finfo(float).eps)
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))

@@ -143,9 +143,12 @@ async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: 
     return PersonalSetup(**known, n_local=int(largest), total=float(total) / setup.n_sites, n_held_out=int(holds))
 
 
-async def misalignment(setup: PersonalSetup) -> float:
-    """theta = 1 - lambda_max(1/N sum_i V_i V_i^T), at most ``THETA_ROUNDS`` set-up rounds."""
-    if setup.n_local == 0:
+async def misalignment(setup: PersonalSetup, all_local: bool = False) -> float:
+    """theta = 1 - lambda_max(1/N sum_i V_i V_i^T), at most ``THETA_ROUNDS`` set-up rounds; 1 where no site has a local part.
+
+    ``all_local`` tells that the method made local parts of what was to be global.
+    """
+    if setup.n_local == 0 and not all_local:
         return 1.0
     space, largest = KrylovSpace.empty(setup.n_features), 0.0
     Z = random_orthonormal(setup.n_features, min(setup.n_features, THETA_WIDTH), setup.seed)
