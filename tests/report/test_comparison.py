@@ -127,7 +127,7 @@ class AsksItsOwnSiteToo:
     proxy: str
 
     name = "asks"
-    default_tol = 1e-12
+    default_angle = 1e-8
 
     async def fit(self, setup, start=None, state=None):  # noqa: ARG002
         Z = np.eye(setup.n_features)[:, :2]
@@ -166,7 +166,7 @@ class Raises:
     error: Exception
 
     name = "raises"
-    default_tol = 1e-12
+    default_angle = 1e-8
 
     async def fit(self, setup, start=None, state=None):  # noqa: ARG002
         raise self.error
@@ -225,6 +225,7 @@ def test_angles_to_components_that_are_not_determined():
     assert not result.reference.determined
     assert {run.sine for run in result.runs} == {None}
     assert all(by_name(result)[name].kkt < 1e-7 for name in EXACT)
+    assert all("components 2 and 3 have the same variance" in by_name(result)[name].reason for name in EXACT)
 
 
 def test_wide_rows_and_all_components():

@@ -30,7 +30,7 @@ from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.one_shot import Merge, OneShot
 from ..algorithms.statistical.shift_invert import ShiftInvert
-from ..errors import EigenpactError, InputError, NotConvergedWarning
+from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import SOLVERS
 from ..estimators.inputs import hold

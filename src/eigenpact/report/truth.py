@@ -16,7 +16,7 @@ from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.setup import TIGHTEST_TOL, Setup
 from ..algorithms.solution import Solution, residual_angle
 from ..engines.blas import limited_blas
-from ..errors import NotConvergedWarning
+from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..linalg import Array
 from ..metrics import kkt, largest_sine
