@@ -19,6 +19,8 @@ from eigenpact.errors import DataUnavailableError
 from eigenpact.reproduce import Size, Watch, find, leakage, paper_numbers
 from eigenpact.reproduce import faps as paper
 from eigenpact.reproduce.measuring import Contender, Point, measured, real, spectral
+from eigenpact.reproduce.own_rounds import OwnRounds
+from eigenpact.runtime import RoundRecord
 
 with_data = pytest.mark.skipif("EIGENPACT_DATA" not in os.environ, reason="EIGENPACT_DATA is not set")
 SILENT = Watch()
@@ -111,7 +113,9 @@ def test_rounds_are_counted_until_the_true_residual_is_small_enough():
     before = [point for point in run.curve if point.round < run.rounds]
     assert all(point.kkt > 1e-5 for point in before)
     assert run.kkt <= 1e-5
-    assert run.own_stop == run.rounds  # SSI knows its residual
+    assert run.curve[-1].round == run.rounds  # SSI knows its residual
+    assert run.own_stop == run.rounds + run.confirming  # and has its answer confirmed
+    assert run.confirming > 0
     assert said[0].startswith("p, SSI: round 1, KKT")
     assert f"KKT 1.00e-05 after {run.rounds} rounds" in said[-1]
     assert run.rounds_to_error(run.relative_error) <= run.rounds
@@ -122,8 +126,23 @@ def test_rounds_are_counted_until_the_true_residual_is_small_enough():
 def test_a_target_that_is_not_reached():
     problem = spectral("p", features=30, rows=300, sites=3, components=3)
     run = measured(problem, Contender("SSI", Subspace(), max_rounds=3), 1e-9, 0, SILENT)
-    assert (run.rounds, run.own_stop, run.converged, len(run.curve)) == (None, 3, False, 3)
+    assert (run.rounds, run.own_stop, run.confirming, run.converged, len(run.curve)) == (None, 3, 1, False, 2)
     assert run.kkt == run.curve[-1].kkt
+
+
+def record(number, basis, *, confirming=False):
+    return RoundRecord(number, 3, None, None, 0, 0, 0.0, {"confirming": 1.0} if confirming else {}, basis)
+
+
+def test_rounds_that_confirm_are_not_the_methods_own():
+    """A confirmation that was not content is taken out of the count; after one that led elsewhere nothing is credited."""
+    Z, elsewhere, own = np.eye(6)[:, :2], np.eye(6)[:, 1:3], OwnRounds()
+    assert [own.number(record(n, Z)) for n in (1, 2)] == [1, 2]
+    assert [own.number(record(n, Z, confirming=True)) for n in (3, 4, 5)] == [None] * 3
+    assert [own.number(record(n, Z)) for n in (6, 7)] == [3, 4]
+    assert own.number(record(8, Z, confirming=True)) is None
+    assert [own.number(record(n, elsewhere)) for n in (9, 10)] == [None, None]
+    assert own.confirming == 4
 
 
 def test_the_rate_of_a_geometric_curve():
@@ -235,6 +254,7 @@ def test_fig4():
 
 def test_a_sites_scatter_is_recovered_once_the_blocks_span():
     leak = leakage.Leak(leakage.normal_rows(40, 400, 4, seed=0), 8, seed=0)
+    assert leak.overheard[0].shape == leak.overheard[1].shape == (40, 8 * leak.rounds)  # SSI's own blocks, p columns each
     wanted = leak.sites[leak.first].T @ leak.sites[leak.first]
     for attack in leakage.ATTACKS:
         assert leak.error(attack, 4) > 0.1 * np.linalg.norm(wanted)
