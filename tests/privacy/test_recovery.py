@@ -124,7 +124,7 @@ def test_first_message_of_faps(start: Any, digits: dict[str, Any]) -> None:
 
 
 def test_the_rest_that_faps_shows(digits: dict[str, Any]) -> None:
-    """One-shot directions are the best rank-k part; every round tells tr(Z^T C_i Z); the last round is products."""
+    """One-shot directions are the best rank-k part; every round tells tr(Z^T C_i Z); the last ones are products."""
     spy = overheard("faps", digits, 5, tol=1e-3)
     C = scatter(digits, "label0")
     values, vectors = np.linalg.eigh(C)
@@ -133,9 +133,10 @@ def test_the_rest_that_faps_shows(digits: dict[str, Any]) -> None:
     for reply in spy.replies("label0", "consensus_step"):
         Z, captured = reply.args[0], reply.arrays[1]
         assert captured == pytest.approx(np.trace(Z.T @ C @ Z), rel=1e-12)
-    last = spy.replies("label0", "scatter_action")[-1]
-    assert last.args[0].shape == (64, 10)
-    np.testing.assert_allclose(last.arrays[0], C @ last.args[0], atol=1e-12 * values[-1])
+    confirming = spy.replies("label0", "scatter_action")
+    assert confirming[0].args[0].shape == (64, 5 + 5 + 4)
+    for reply in confirming:
+        np.testing.assert_allclose(reply.arrays[0], C @ reply.args[0], atol=1e-12 * values[-1])
 
 
 def test_products_of_faps_are_not_products_of_the_scatter(digits: dict[str, Any]) -> None:
@@ -144,38 +145,64 @@ def test_products_of_faps_are_not_products_of_the_scatter(digits: dict[str, Any]
     assert error(symmetric(blocks, replies), scatter(digits, "label0")) > 1
 
 
-def faps_messages(start: Any, rounds: int) -> tuple[list[Any], Any]:
-    """What ``fit_scatter`` takes from a run of FAPS on 10 features, and the truth."""
+def faps_run(start: Any, rounds: int) -> tuple[Eavesdropper, Any]:
+    """A run of FAPS on 10 features that ends, unfinished, after so many steps and one product; and the truth."""
     rng = np.random.default_rng(2)
     mixing = np.linalg.qr(rng.normal(size=(10, 10)))[0] * 1.2 ** -np.arange(10)
     sites = {name: rng.normal(size=(n, 10)) @ mixing.T for name, n in {"A": 20, "B": 40, "C": 30}.items()}
     with pytest.warns(ep.NotConvergedWarning):
         spy = overheard(ep.FAPS(start=start), sites, 2, tol=0, max_rounds=rounds + 1 + (start == "one-shot"))
+    assert len(spy.replies("A", "consensus_step")) == rounds
+    return spy, scatter(sites, "A")
+
+
+def faps_messages(start: Any, rounds: int) -> tuple[list[Any], Any]:
+    """What ``fit_scatter`` takes from FAPS' own messages, those that confirm the answer left out, and the truth."""
+    spy, C = faps_run(start, rounds)
     heard = spy.replies("A", "consensus_step")
-    assert len(heard) == rounds
-    blocks, products = spy.side_by_side("A", "scatter_action")
+    blocks = products = np.zeros((10, 0))
     if start == "one-shot":
         V = spy.replies("A", "leading_directions")[0].arrays[0]
         lengths = np.linalg.norm(V, axis=0)
-        blocks, products = np.hstack([blocks, V / lengths]), np.hstack([products, V * lengths])
+        blocks, products = V / lengths, V * lengths
     arrays = [[one.args[0] for one in heard], [one.arrays[0] for one in heard], [float(one.arrays[1]) for one in heard]]
-    return [*arrays, blocks, products], scatter(sites, "A")
+    return [*arrays, blocks, products], C
 
 
 @pytest.mark.parametrize("start", ["one-shot", "random"])
 def test_the_scatter_is_fitted_to_what_faps_sends(start: Any) -> None:
     """The paper calls it impossible: C_i to 1e-9 from ten rounds, where the linear attack has an error of 10 % or more."""
     messages, C = faps_messages(start, 10)
-    assert error(symmetric(*messages[3:]), C) > 0.1
+    bases, replies, _, blocks, products = messages
+    assert error(symmetric(blocks, products), C) > 0.1
+    assert error(symmetric(np.hstack(bases), np.hstack(replies)), C) > 0.1
     fit = fit_scatter(*messages)
     assert fit.misfit <= 1e-12
     assert error(fit.scatter, C) <= 1e-9
 
 
+def test_what_confirms_faps_answer_tells_the_scatter_where_it_looks() -> None:
+    """Seen singly, the products with [Z, random block] are C_i on their span: here all but a 2 x 2 corner from one round."""
+    spy, C = faps_run("random", 1)
+    (reply,) = spy.replies("A", "scatter_action")
+    B, G = reply.args[0], reply.arrays[0]
+    assert B.shape == (10, 2 + 2 + 4)
+    P = B @ np.linalg.pinv(B)
+    assert np.linalg.matrix_rank(P) == 8
+    assert error(minimum_norm(B, G) @ P, C @ P) <= 1e-12
+    guess = symmetric(B, G)
+    unseen = np.eye(10) - P
+    np.testing.assert_allclose(C - guess, unseen @ C @ unseen, atol=1e-12 * np.linalg.norm(C))
+
+
 def test_too_few_rounds_do_not_determine_the_scatter() -> None:
-    """With fewer equations than unknowns a fit is no recovery."""
+    """With fewer equations than unknowns there is no fit; with as many that say the same twice a fit is no recovery."""
     messages, C = faps_messages("random", 1)
-    assert error(fit_scatter(*messages, starts=1).scatter, C) > 0.05
+    with pytest.raises(ep.errors.InputError, match="21 equations do not determine 56 unknowns; give more rounds"):
+        fit_scatter(*messages)
+    (reply,) = faps_run("random", 1)[0].replies("A", "scatter_action")
+    some = [reply.args[0][:, :4], reply.arrays[0][:, :4]]  # 40 equations, of which symmetry makes 34
+    assert error(fit_scatter(*messages[:3], *some, starts=1).scatter, C) > 0.05
 
 
 def test_messages_must_be_of_the_same_rounds() -> None:
