@@ -91,7 +91,13 @@ def test_the_manifest_tells_a_reader_everything(model: Path):
     assert (facts["format"], facts["format_version"]) == ("eigenpact model", 1)
     assert facts["eigenpact"] == ep.__version__
     assert facts["sites"] == ["A", "B"]
-    assert facts["parameters"]["solver"] == {"name": "krylov", "start": "random", "proxy": "A", "max_blocks": 16}
+    assert facts["parameters"]["solver"] == {
+        "name": "krylov",
+        "start": "random",
+        "proxy": "A",
+        "max_blocks": 16,
+        "angle_tol": None,
+    }
     assert facts["sha256"] == hashlib.sha256((model / "arrays.npz").read_bytes()).hexdigest()
     assert sorted(os.listdir(model)) == ["arrays.npz", "manifest.json"]
 
