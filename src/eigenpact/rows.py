@@ -55,6 +55,7 @@ class Rows:
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
         self.mean = mean
         self.scale = scale
+        self._whole: Any = None
         self._split: tuple[NDArray[np.intp], Array] | None = None
 
     def take(self, index: Any) -> Rows:
@@ -306,7 +307,13 @@ class Rows:
         return max(1, size // (8 * max(1, self.d)))
 
     def _blocks(self, *, small: bool = False) -> Iterator[Any]:
-        """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied."""
+        """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
+
+        A block that is all of Y is kept, so that a function which takes several products makes it once.
+        """
+        if self._whole is not None:
+            yield self._whole
+            return
         xp = _namespace(self.X)
         mean = None if self.mean is None else _like(self.mean, self.X)
         scale = None if self.scale is None else _like(self.scale, self.X)
@@ -317,6 +324,8 @@ class Rows:
                 block = block - mean
             if scale is not None:
                 block = block / scale
+            if step >= self.n:
+                self._whole = block
             yield block
 
 

@@ -54,9 +54,6 @@ SOLVERS: dict[str, tuple[Callable[..., Any], float | None]] = {
 ROUNDS, REPLIES = 3000, 15000
 """No fit takes more rounds, or (with up to 150 sites) asks for more replies of sites: what keeps a fit within seconds."""
 
-COSTLY = {"faps": 5}
-"""Solvers whose sites work longer for a reply get so many times fewer of them."""
-
 WORDS: tuple[Word, ...] = get_args(Word)
 CLEAR_GAP = 1e-4
 """From this relative gap on, a solver should know its angle."""
@@ -121,7 +118,6 @@ def draw(seed: int) -> Iterator[Case]:
 def attempt(case: Case, rounds: int = ROUNDS, replies: int = REPLIES) -> Tried:
     """Fit one case, with so many rounds and about so many replies of sites at most, and judge it."""
     made = problem(case.family, case.seed)
-    replies //= COSTLY.get(case.solver, 1)
     make, angle = SOLVERS[case.solver]
     solver = make() if case.angle_tol is None else make(**{str(angle_option(case.solver)): case.angle_tol})
     pca = ep.FederatedPCA(
