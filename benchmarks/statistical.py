@@ -3,7 +3,8 @@
 Figure 1 is the one-shot paper's (300 features, 25 sites, gap .2): 40 repeats in the small size, 400 as in the paper; the
 independent computation is ``benchmarks/figure1.py``, on rows of its own.  The rounds problem has 300 features, 25 sites of 2000
 normal rows and the eigenvalues 1, .98, then .9 (or .99) times the one before; solvers stop by their own rule at an estimated sine
-of 1e-4, and what 1 - (w^T v)^2 then truly is, v the pooled eigenvector, stands beside.  A one-shot start counts as a round.
+of 1e-4, and what 1 - (w^T v)^2 then truly is, v the pooled eigenvector, stands beside.  A one-shot start counts as a round, and
+so do, here, rounds in the end by which power and shift-and-invert have their answer confirmed.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _errors(found: Mapping[str, oneshot.Average]) -> str:
 
 
 def _rounds(seeds: int) -> Iterator[Row]:
-    start: dict[str, Any] = {"start": "one-shot", "sine": 1e-4}
+    start: dict[str, Any] = {"start": "one-shot", "angle_tol": 1e-4}
     davidson, lanczos = ep.Davidson(proxy=0, **start), ep.Lanczos(**start)
     shift_invert, power = ep.ShiftInvert(proxy=0, **start), ep.Power(**start)
     found = _raced(0.9, {"davidson": davidson, "lanczos": lanczos, "shift-invert": shift_invert}, seeds)
@@ -146,6 +147,9 @@ def _stopped(what: str, runs: Sequence[Raced], bar: int | None) -> Row:
     reached = (
         f"{statistics.median(rounds):g} ({rounds[0]}-{rounds[-1]} over {len(runs)} draws)" if len(runs) > 1 else f"{rounds[0]}"
     )
+    confirming = sorted(run.confirming for run in runs)
+    if confirming[-1]:
+        reached += f", {statistics.median(confirming):g} of them to confirm the answer"
     reached += f"; then 1 - (w'v)^2 = {wrong[-1]:.1e} at worst" if len(runs) > 1 else f"; then 1 - (w'v)^2 = {wrong[0]:.1e}"
     if bar is None:
         return Row(what, "reported", reached, True)
@@ -187,15 +191,15 @@ def _mnist(small: bool) -> Iterator[Row]:
     Y = X - X.mean(axis=0)
     exact = scipy.linalg.eigh(Y.T @ Y, subset_by_index=(X.shape[1] - 5, X.shape[1] - 1))[1]
     solvers = {
-        "power": ep.Power(),
+        "power": ep.Power(angle_tol=1e-8),
         "lanczos": ep.Lanczos(),
         "davidson (the zeros as proxy)": ep.Davidson(proxy="label0"),
-        "shift-invert": ep.ShiftInvert(),
-        "shift-invert (the zeros as proxy)": ep.ShiftInvert(proxy="label0"),
+        "shift-invert": ep.ShiftInvert(angle_tol=1e-8),
+        "shift-invert (the zeros as proxy)": ep.ShiftInvert(proxy="label0", angle_tol=1e-8),
     }
     told, worst = [], 0.0
     for name, solver in solvers.items():
-        pca = _fit(sites, solver, tol=1e-11 if solver.default_tol > 1e-11 else None)
+        pca = _fit(sites, solver)
         sine = largest_sine(pca.components_.T, exact)
         told.append(f"{name} {sine:.1e} in {pca.n_rounds_} rounds")
         worst = max(worst, sine)
@@ -205,9 +209,12 @@ def _mnist(small: bool) -> Iterator[Row]:
     for merge in ("projection", "sign", "stack", "svd", "average"):
         pca = _fit(sites, ep.OneShot(merge=merge))
         sine = largest_sine(pca.components_.T, exact)
-        told.append(f"{merge} {sine:.2f}, says {pca.angle_estimate_:.2f}")
-        honest = honest and 0.5 * sine <= pca.angle_estimate_
-    yield Row(f"{what}, one-shot, true sine and what it says itself", "at least half of it", ", ".join(told), honest)
+        proved = pca.angle_estimate_ is not None
+        says = pca.angle_estimate_ if proved else pca.history_[-1].details["angle"]
+        told.append(f"{merge} {sine:.2f}, says {'' if proved else 'unknown, about '}{says:.2f}")
+        honest = honest and 0.5 * sine <= says
+    what += ", one-shot, true sine and what it says itself (about: if no direction was missed)"
+    yield Row(what, "at least half of it", ", ".join(told), honest)
 
 
 def _fit(sites: Mapping[str, Any], solver: Any, **settings: Any) -> Any:
