@@ -107,7 +107,7 @@ class _SetUpOnly:
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
         """Keep the set-up."""
         self.agreed.append(setup)
-        return Solution(np.zeros((setup.n_features, 0)), np.zeros(0), None, None, True, "set-up only")
+        return Solution(np.eye(setup.n_features, 1), np.zeros(1), None, None, True, "set-up only")
 
 
 def _decomposed(pooled: Pooled) -> Reference:
