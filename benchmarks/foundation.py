@@ -70,6 +70,7 @@ def _t4(starts: int, subspace_starts: int) -> Iterator[Row]:
         f"<= {MOST_COLUMNS} columns, <= 2 rounds more",
         f"{max(widest)} columns, {bounded:g} rounds ({ROUNDS_BEFORE} when blocks had k columns), {more:g} more than unbounded",
         max(widest) <= MOST_COLUMNS and more <= 2,
+        "unbounded spaces take fewer rounds than they did, this one about as many" if bounded <= ROUNDS_BEFORE + 1 else "",
     )
 
 

@@ -72,14 +72,18 @@ SHARES_OF_GAP = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03)
 
 EPS = float(np.finfo(float).eps)
 
-LOOKED_AT = (0.0, 0.1, 1.0)
-"""F falls with lambda; to be sure it is looked at not only at mu but also this share above it."""
+LOOKED_AT, SLACK = (0.0, 0.1, 1.0), 0.5
+"""F falls with lambda, though not always steadily: it is looked at not only at mu but also these shares above it, and must be
+smaller by a factor that is far more than it was ever seen to rise between them."""
 
 NARROW = 3
 """Columns of the random block that are kept over restarts."""
 
 SAME = 1e-9
 """A direction whose variance exceeds that of component k by no more than this share of it was not missed: it would do as well."""
+
+EQUAL = 1e-10
+"""Values at the cut that differ by more than this share are not called equal, even if rounding errors are larger."""
 
 TIE, ZERO = 16.0, 8.0
 """Ritz values closer than this many times the rounding errors are equal as far as anybody can tell; and such below are zero."""
@@ -147,7 +151,8 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
     excluded = behind.excludes(inside + max(margin, SAME * inside))
     if gap <= TIE * float(noise[-1]):
         at_rounding = margin <= TIE * float(np.linalg.norm(noise))
-        return Certificate(None, 1.0, missed=not excluded, tied=excluded and at_rounding, rank=k)
+        equal = excluded and at_rounding and gap <= EQUAL * inside
+        return Certificate(None, 1.0, missed=not excluded, tied=equal, rank=k)
     allowed = (inside - share * gap for share in SHARES_OF_GAP) if behind.excludes(inside) else ()
     bound = next((mu for mu in allowed if behind.excludes(mu)), None)
     if bound is None:
@@ -181,7 +186,7 @@ class Behind:
         k = ritz.Z.shape[1]
         self.space, self.values, self.turn = space, ritz.values[k:], ritz.turn[:, k:]
         self.met = self.turn.T @ (space.Q.T @ omega)
-        self.share = _share(d, k, b) if space.size < d else 1.0
+        self.share = SLACK * _share(d, k, b) if space.size < d else 1.0
         above = float(ritz.values[k - 1]) + float(np.linalg.norm(ritz.residual)) if k else 0.0
         self.looked_at = tuple(above + step * abs(above) for step in LOOKED_AT)
 

@@ -71,7 +71,7 @@ class ProgramError(EigenpactError, RuntimeError):
 
 
 class NotConvergedWarning(UserWarning):
-    """The solver stopped before reaching ``tol``; ``stop_reason_`` says why and what to do."""
+    """The solver stopped before it was certain of what was asked for; ``stop_reason_`` says why and what to do."""
 
 
 class NotIdentifiableWarning(UserWarning):

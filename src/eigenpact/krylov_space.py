@@ -11,13 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .linalg import Array, new_directions, orthonormalize, symmetrize, top_eigenpairs
+from .linalg import GRADED, Array, new_directions, orthonormalize, symmetrize, top_eigenpairs
 
 SMALLEST_STEP = 1e-15
 """New directions shorter than this share of the products they came from are rounding errors."""
-
-GRADED = 1e4
-"""Where Ritz values differ by more than this factor, small ones are found in two steps, so that they keep their digits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,9 @@ NARROW = 16
 
 _geqrf, _orgqr = scipy.linalg.get_lapack_funcs(("geqrf", "orgqr"), dtype=np.float64)
 
+GRADED = 1e4
+"""Eigenvalues that differ by more than this factor are found one after the other, so that small ones keep their digits."""
+
 SIGN_TIE = 1e-8
 """Entries within this relative distance of the largest one count as equally large in :func:`fix_signs`."""
 
@@ -72,13 +75,30 @@ def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
 def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
     """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all.
 
-    Rows and columns are put in the order of the diagonal first: LAPACK's reduction then keeps the digits of small eigenvalues
-    beside large ones where the matrix is graded so.
+    LAPACK finds eigenvalues to rounding errors of the largest one.  So where the others are much smaller, those are found once
+    more in the space that the large ones leave, where small entries of S keep their digits.
+
+    >>> S = np.diag([1e15, 0.0, 0.0])
+    >>> S[1:, 1:] = [[2.0, 0.5], [0.5, 1.0]]
+    >>> bool(abs(top_eigenpairs(S, 2)[0][1] - top_eigenpairs(S[1:, 1:], 1)[0][0]) < 1e-12)
+    True
     """
     d = S.shape[0]
     k = d if k is None else k
+    values, vectors = _eigenpairs(symmetrize(S), k)
+    large = int(np.sum(values > values[0] / GRADED)) if k else 0
+    if large == k or values[0] <= 0:
+        return values, vectors
+    basis = scipy.linalg.qr(vectors[:, :large], check_finite=False)[0][:, large:]
+    smaller, inside = top_eigenpairs(basis.T @ (S @ basis), k - large)
+    return np.append(values[:large], smaller), np.ascontiguousarray(np.concatenate([vectors[:, :large], basis @ inside], axis=1))
+
+
+def _eigenpairs(S: Array, k: int) -> tuple[Array, Array]:
+    """By LAPACK, rows and columns in the order of the diagonal, which suits its reduction."""
+    d = S.shape[0]
     order = np.argsort(-np.diagonal(S), kind="stable")
-    ordered = symmetrize(S)[np.ix_(order, order)]
+    ordered = S[np.ix_(order, order)]
     few = {} if 3 * k > d or d <= NARROW else {"subset_by_index": [d - k, d - 1]}
     values, vectors = np.linalg.eigh(ordered) if d <= NARROW else scipy.linalg.eigh(ordered, check_finite=False, **few)
     if len(values) < k:  # where many eigenvalues are equal LAPACK may give fewer than asked for

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..certificate import OVERSAMPLING
 from ..errors import InputError
 from ..linalg import Array
 from ..runtime import Costs
@@ -66,10 +67,17 @@ def estimates(setup: Setup, costs: Costs, start: Start = "random") -> list[dict[
     """One row per candidate: rounds, bytes, flops, modelled seconds, and whether it is allowed."""
     d, n, sites = setup.n_features, setup.n_samples, setup.n_sites
     k = setup.n_components if isinstance(setup.n_components, int) else min(SHARE_BLOCK, d)
-    rounds = min(TYPICAL_ROUNDS[start], -(-d // k))
+    width = min(d, k + OVERSAMPLING if start == "random" else 2 * k + OVERSAMPLING)
+    rounds = min(TYPICAL_ROUNDS[start], -(-d // width))
     candidates = [
         ("gram", 1, 4.0 * d * (d + 1) * sites, float(n) * d * d + 10.0 * d**3, d <= GRAM_FEATURES),
-        ("krylov", rounds, 16.0 * d * k * sites * rounds, 4.0 * n * d * k * rounds + 8.0 * d * (k * rounds) ** 2, True),
+        (
+            "krylov",
+            rounds,
+            16.0 * d * width * sites * rounds,
+            4.0 * n * d * width * rounds + 8.0 * d * (width * rounds) ** 2,
+            True,
+        ),
     ]
     return [
         {

@@ -32,8 +32,8 @@ import numpy as np
 
 from ..certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..errors import InputError
-from ..krylov_space import GRADED, SMALLEST_STEP, KrylovSpace, Ritz
-from ..linalg import Array, new_directions, orthonormalize, random_orthonormal
+from ..krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
+from ..linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal
 from ..metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
 from .products import scatter_action

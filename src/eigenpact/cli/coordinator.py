@@ -23,7 +23,7 @@ from ..engines import Flower, NVFlare
 from ..engines.flare_kits import Kit
 from ..engines.flower import serving
 from ..engines.flower_kits import HERE, FlowerKit
-from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning
+from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import find_solver
 from ..estimators.model_files import check_model_target, save_model
@@ -108,7 +108,9 @@ def run(
     solver: Annotated[str, typer.Option(help="auto, or a solver by name; sites must allow it.")] = "auto",
     center: Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")] = Center.pooled,
     scale: Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")] = Scale.none,
-    tol: Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; the solver's own by default.")] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")
+    ] = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 300,
     seed: Annotated[int, typer.Option(help="Seed of random starts.")] = 0,
     sites: Annotated[str | None, typer.Option(help="Names separated by commas; all sites by default.")] = None,
@@ -177,6 +179,7 @@ def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit | FlowerKit, quie
             tell(stderr(), kit.needs_proxy, "yellow")
     with shown_rounds(stderr(), quiet=quiet) as callback, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
+        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
         pca.set_params(callback=callback).fit()
     features = kit.federation.features
     if not isinstance(features, int):

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from ..algorithms.solution import Algorithm
-from ..errors import EigenpactError, InputError, NotConvergedWarning
+from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.choices import SOLVERS, find_engine, find_solver
 from ..estimators.model_files import check_model_target, save_model
@@ -45,7 +45,9 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(SOLVERS)}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
-    tol: Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; the solver's own by default.")] = None,
+    tol: Annotated[
+        float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")
+    ] = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
     journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
@@ -92,6 +94,7 @@ def _fit(request: Request, ranks: Ranks) -> bool:
     )
     with shown_rounds(stderr(), quiet=request.quiet or ranks.rank > 0) as callback, warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
+        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
         pca = FederatedPCA(
             **request.parameters,
             solver=solver,

@@ -21,7 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..engines.flower import COSTS
 from ..engines.flower_grid import find_sites, relay
 from ..engines.relay import OpenFederation
-from ..errors import InputError, NotConvergedWarning
+from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
 from .site_files import parse_components
@@ -63,6 +63,7 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
     engine = OpenFederation(post, sites, features, costs=COSTS, min_sites=least, round_timeout=round_timeout, names=names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # told below
+        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
         pca = FederatedPCA(
             parse_components(str(settings["components"])),
             solver=str(settings["solver"]),

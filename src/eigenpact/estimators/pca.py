@@ -204,9 +204,10 @@ class FederatedPCA(SiteEstimator):
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
         offsets = arrays["mean"] / arrays["scale"] if self.center == "pooled" else np.zeros(d)
-        last = float(eigenvalues[-1]) / n
+        last = float(eigenvalues[-1]) / n if k else 0.0
         self.angle_estimate_ = _with_rounding(facts["angle"], dtype, offsets, last)
-        self.stop_reason_ += _advice(self)
+        advice = _advice(self)
+        self.stop_reason_ += f"; {advice}" if advice else ""
         self.between_site_share_ = facts["between_share"]
         self.solver_ = facts["solver"]
         self.solver_choice_ = facts["choice"]
@@ -214,7 +215,9 @@ class FederatedPCA(SiteEstimator):
         self.ledger_ = outcome.ledger
         if not self.converged_:
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
-        if facts["tied"]:
+        if advice and self.angle_estimate_ is None and self.converged_:
+            warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
+        elif facts["tied"]:
             warnings.warn(
                 f"components {k} and {k + 1} have the same variance as far as rounding tells, so component {k} is one of many "
                 "that would do; ask for fewer or more components, so that none of equal variance is left out",
@@ -297,13 +300,11 @@ def _with_rounding(angle: float | None, dtype: np.dtype[Any], offsets: Array, va
 
 def _advice(pca: FederatedPCA) -> str:
     """What to say where one feature has nearly all the variance: usually a matter of its unit."""
-    if pca.scale is not None or pca.n_features_in_ < 2:
+    if pca.scale is not None or pca.n_features_in_ < 2 or pca.n_components_ == 0:
         return ""
     feature = int(np.argmax(np.abs(pca.components_[0])))
     if pca.components_[0, feature] ** 2 < DWARFS or pca.explained_variance_ratio_[0] < DWARFS:
         return ""
     names = getattr(pca, "feature_names_in_", None)
     name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
-    return (
-        f"; {name} has {pca.explained_variance_ratio_[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
-    )
+    return f"{name} has {pca.explained_variance_ratio_[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"

@@ -73,6 +73,10 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
     return _used([*family.always, *family.starts.values(), *family.on_request, *_modules(family.solvers[solver])], kinds)
 
 
+ALGORITHMS = setup.__name__.rpartition(".")[0]
+"""The folder of what all families share."""
+
+
 def _modules(solver: Any) -> list[ModuleType]:
     """Where the functions of a solver's class are: its module, those of its folder that it uses, those of solvers it uses."""
     found: list[ModuleType] = []
@@ -89,13 +93,13 @@ def _modules(solver: Any) -> list[ModuleType]:
 
 
 def _belongs(value: Any, module: ModuleType) -> bool:
-    """Whether a class or coroutine that a module uses is part of the method: from the same folder, or another solver.
-
-    What only a start or a request brings in is not.
+    """Whether a class or coroutine that a module uses is part of the method: from the same folder, another solver, or a coroutine
+    that all families share (the growing space, the confirmation).  What only a start or a request brings in is not.
     """
     apart = {m.__name__ for family in FAMILIES for m in (*family.starts.values(), *family.on_request)}
-    folder = module.__name__.rpartition(".")[0]
-    beside = value.__module__.rpartition(".")[0] == folder and folder.count(".") > 1 and value.__module__ not in apart
+    folder, home = module.__name__.rpartition(".")[0], value.__module__.rpartition(".")[0]
+    shared = home == ALGORITHMS and inspect.iscoroutinefunction(value)
+    beside = ((home == folder and folder.count(".") > 1) or shared) and value.__module__ not in apart
     return beside or any(value in family.solvers.values() for family in FAMILIES)
 
 

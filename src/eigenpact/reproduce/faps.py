@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .drawing import Panel
 
 TIGHTER = 20
-"""Tables 1 and 4 also ask faps for a KKT so many times smaller, without which it stirs its one-shot start more."""
+"""Tables 1 and 4 also ask faps for a KKT so many times smaller, with rounds counted to the same one."""
 
 LITERAL_ROUNDS = 100
 """Rounds granted to the text's own rule, about twice what the paper's FAPS took."""
@@ -78,10 +78,7 @@ COUNTED = (
     "ended with (krylov: what FAPS did); a one-shot start counts as a round.  Own stop: rounds until the solver itself was "
     "certain, with those by which all but krylov have their answer confirmed; these are ours, and not the paper's."
 )
-TOLERANCE = (
-    f"faps, tol / {TIGHTER}: asked for a KKT {TIGHTER} times smaller, rounds counted to the same one.  The looser the tolerance, "
-    "the more of a random part faps mixes into its one-shot start, so that it cannot stop in the wrong place; that costs rounds."
-)
+TOLERANCE = f"faps, tol / {TIGHTER}: asked for a KKT {TIGHTER} times smaller, rounds counted to the same one."
 LOCALPOWER = "localpower is read as Section 5.3 has it: q = 8 local steps, halved every round until it is 1."
 SCALED_DOWN = "This is the small size: the paper's numbers belong to larger problems.  --size paper computes those."
 CURVE_ONLY = "The paper shows this as curves only, so there are no numbers of its to print."

@@ -206,7 +206,7 @@ class FAPS:
         return self.start or ("random" if self.literal else "one-shot")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
-        """Seek consensus until the sites' subspaces agree, then confirm it with one product."""
+        """Seek consensus until the sites' subspaces agree, then have it confirmed."""
         goal, k = Goal.of(setup, None, self.default_angle), setup.whole_components()
         tol = setup.stopping_tol(LITERAL_TOL if self.literal else FIRST_TRY)
         Z, rounds = await first_block(setup, k, self.chosen_start, start)  # line 1

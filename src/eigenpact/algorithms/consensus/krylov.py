@@ -113,7 +113,7 @@ class Krylov:
     start: Start = "random"
     proxy: str | int | Array | None = None
     angle_tol: float | None = None
-    max_blocks: int = 16
+    max_blocks: int = 30
 
     name = "krylov"
     default_angle = EXACT_ANGLE

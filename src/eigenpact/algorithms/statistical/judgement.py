@@ -42,7 +42,8 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
     angle = None if found.angle is None or found.rank < k else min(1.0, turned + found.angle)
     basis = np.ascontiguousarray(Z @ rotation)
     await Progress(basis=basis, objective=setup.share(values), kkt=residual, details={"angle": hoped if angle is None else angle})
-    converged = setup.tol is None or residual <= setup.stopping_tol(0.0)
+    within = setup.tol is None or residual <= setup.stopping_tol(0.0)
+    converged = within and (setup.tol is None or not found.missed)
     reason = f"{what}: scaled KKT residual {residual:.1e}, "
     if found.tied:
         reason += f"components {k} and {k + 1} have the same variance as far as rounding tells"
@@ -52,6 +53,8 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
         )
     else:
         reason += f"estimated sine {angle:.1e} to the pooled answer"
-    if not converged:
+    if within and not converged:
+        reason += f", within tol {setup.tol:.1e}, but perhaps not of the leading directions: use solver='krylov', or no tol"
+    elif not converged:
         reason += f", not within tol {setup.tol:.1e}: it makes no further rounds, use solver='krylov'"
     return Solution(basis, np.maximum(values, 0.0), residual, angle, converged, reason, tied=found.tied)
