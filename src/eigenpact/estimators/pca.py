@@ -203,7 +203,7 @@ class FederatedPCA(SiteEstimator):
         self.n_setup_rounds_ = facts["setup_rounds"]
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
-        offsets = arrays["mean"] / arrays["scale"] if self.center == "pooled" else np.zeros(d)
+        offsets = arrays["mean"] / arrays["scale"] if self.center == "pooled" and k < d else np.zeros(d)
         last = float(eigenvalues[-1]) / n if k else 0.0
         self.angle_estimate_ = _with_rounding(facts["angle"], dtype, offsets, last)
         advice = _advice(self)
