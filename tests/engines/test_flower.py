@@ -497,7 +497,7 @@ def test_auto_takes_few_rounds(grid: NodeGrid) -> None:
     few = ep.FederatedPCA(3, engine=opened(GridPost(grid, nodes(grid)))).fit()
     assert (few.solver_, few.n_rounds_ + few.n_setup_rounds_) == ("gram", 3)
     by_hand = {row["solver"]: row["seconds"] for row in few.solver_choice_}
-    assert by_hand["krylov"] - by_hand["gram"] > 5 * COSTS.latency
+    assert by_hand["krylov"] - by_hand["gram"] > COSTS.latency  # the sites' few features are learnt in two or three rounds
 
 
 def test_the_app_names_what_is_installed(tmp_path: Path) -> None:
