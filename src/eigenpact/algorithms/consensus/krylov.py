@@ -17,7 +17,8 @@ Rounds
     The secant model agrees with C wherever C is known, and with a scaled proxy M elsewhere:
         C_model = C Q Q^T + Q (C Q)^T - Q T Q^T + (tr C / tr M) P M P,      P = I - Q Q^T.
     Without a proxy M = 0, and line 7 gives (I - Q Q^T) C Q: plain block Krylov.  M may be the coordinator's own site's scatter,
-    that of public rows, or what a one-shot start brought.  The known part is exact, so a bad proxy costs only rounds.
+    that of public rows, or what a one-shot start brought.  The known part is exact, so a bad proxy costs only rounds: once two
+    of its blocks failed to halve the residual it is given up, and line 7 takes the residuals of the Ritz vectors instead.
 
 Leaves the site
     Y_i^T Y_i B (d x (k + 4), with a proxy or a one-shot start d x 2k, once d x (2k + 4)) each round, to be summed.  Whoever sees
@@ -66,6 +67,10 @@ from ..start import STIR, Start, check_start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
 """How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual."""
+
+USEFUL, MOST_DOUBTS = 0.5, 2
+"""A block of the proxy should cut the residual to this share; once so many did not, the residuals of the Ritz vectors take its
+place."""
 
 
 @local(takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""}, sends={"V": "d k"}, bound="unit")
@@ -137,13 +142,19 @@ class Krylov:
                 start = await _model(setup, KrylovSpace.empty(setup.n_features), width, FIRST_ACCURACY, proxy)
             state = await begin(setup, start, rounds)  # lines 1, 3
 
-        async def model(space: KrylovSpace, _: Ritz, residual: float) -> Array:  # line 7
-            assert proxy is not None
+        facts = {"W": W, "doubts": state.get("doubts", np.array([0.0, np.inf]))}
+
+        async def model(space: KrylovSpace, ritz: Ritz, residual: float) -> Array:  # line 7
+            doubts, before = facts["doubts"].tolist()
+            doubts += residual > USEFUL * before
+            facts["doubts"] = np.array([doubts, residual])
+            if proxy is None or doubts >= MOST_DOUBTS:
+                return ritz.residual
             return await _model(setup, space, width, MODEL_ACCURACY * residual, proxy)
 
         directions = None if proxy is None else model
         goal = Goal.of(setup, self.angle_tol, self.default_angle)
-        return await expand(setup, directions, state, goal=goal, max_blocks=self.max_blocks, facts={"W": W})  # lines 2 to 7
+        return await expand(setup, directions, state, goal=goal, max_blocks=self.max_blocks, facts=facts)  # lines 2 to 7
 
     def _proxy(self, setup: Setup, W: Array) -> str | Rows | None:
         """What models the unseen part of C: the own site's name, public rows, or what the one-shot start brought."""
