@@ -280,7 +280,7 @@ KILLED_JOB = """
     sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 
     def callback(record):
-        if record.round == 5 and victim >= 0:
+        if record.round == (2 if solver == "krylov" else 5) and victim >= 0:
             os.kill(pids[victim], signal.SIGKILL)
 
     sites = {name: X for i, (name, X) in enumerate(problem_sites().items()) if i % comm.size == rank}
