@@ -54,6 +54,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, lgamma, log, sqrt
+from typing import Literal
 
 import numpy as np
 
@@ -88,6 +89,10 @@ EQUAL = 1e-10
 TIE, ZERO = 16.0, 8.0
 """Ritz values closer than this many times the rounding errors are equal as far as anybody can tell; and such below are zero."""
 
+Cut = Literal["clear", "tied", "hidden", "empty"]
+"""Behind the last component asked for the variance falls; or stays the same; or falls by less than rounding errors; or there is
+none left before that."""
+
 
 def least_share(d: int, k: int, b: int, failure: float = FAILURE) -> float:
     """A bound that the smallest singular value of a k x b corner of a random d x b orthonormal matrix exceeds, but for
@@ -116,8 +121,8 @@ class Certificate:
         The angle that rounding errors in the products make by themselves.
     missed : bool
         Whether a direction may have been missed whose eigenvalue exceeds theta_k by more than the residual, and ``SAME``.
-    tied : bool
-        Whether the values of components k and k + 1 are equal as far as rounding allows to tell.
+    cut : "clear", "tied", "hidden" or "empty"
+        What the values of components k and k + 1 are to each other, as far as rounding allows to tell; "clear" while unknown.
     rank : int
         How many of the k Ritz values are more than rounding errors; the others belong to directions without variance.
     """
@@ -125,7 +130,7 @@ class Certificate:
     angle: float | None
     rounding: float
     missed: bool
-    tied: bool
+    cut: Cut
     rank: int
 
 
@@ -136,30 +141,30 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
     rank = int(np.sum(values[:k] > ZERO * float(noise.max(initial=0.0))))
     if rank < k:
         if rank == 0:
-            return Certificate(None, 1.0, missed=False, tied=False, rank=0)
+            return Certificate(None, 1.0, missed=False, cut="empty", rank=0)
         leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
         found = certify(space, leading, omega)
-        return Certificate(found.angle, found.rounding, found.missed, tied=False, rank=min(rank, found.rank))
+        return Certificate(found.angle, found.rounding, found.missed, cut="empty", rank=min(rank, found.rank))
     if k >= d:
-        return Certificate(0.0, 0.0, missed=False, tied=False, rank=k)
+        return Certificate(0.0, 0.0, missed=False, cut="clear", rank=k)
     if k >= space.size:
-        return Certificate(None, 1.0, missed=True, tied=False, rank=k)
+        return Certificate(None, 1.0, missed=True, cut="clear", rank=k)
     behind = Behind(space, ritz, omega)
     lengths = np.maximum(np.linalg.norm(ritz.residual, axis=0), noise)
     inside, margin = float(values[k - 1]), float(np.linalg.norm(lengths))
     gap = inside - float(values[k])
     excluded = behind.excludes(inside + max(margin, SAME * inside))
     if gap <= TIE * float(noise[-1]):
-        at_rounding = margin <= TIE * float(np.linalg.norm(noise))
-        equal = excluded and at_rounding and gap <= EQUAL * inside
-        return Certificate(None, 1.0, missed=not excluded, tied=equal, rank=k)
+        known = excluded and margin <= TIE * float(np.linalg.norm(noise))
+        cut: Cut = "clear" if not known else "tied" if gap <= EQUAL * inside else "hidden"
+        return Certificate(None, 1.0, missed=not excluded, cut=cut, rank=k)
     allowed = (inside - share * gap for share in SHARES_OF_GAP) if behind.excludes(inside) else ()
     bound = next((mu for mu in allowed if behind.excludes(mu)), None)
     if bound is None:
-        return Certificate(None, 1.0, missed=not excluded, tied=False, rank=k)
+        return Certificate(None, 1.0, missed=not excluded, cut="clear", rank=k)
     gaps = values[:k] - bound
     angle, rounding = (min(1.0, float(np.linalg.norm(error / gaps))) for error in (lengths, noise))
-    return Certificate(angle, rounding, missed=False, tied=False, rank=k)
+    return Certificate(angle, rounding, missed=False, cut="clear", rank=k)
 
 
 def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
@@ -174,8 +179,11 @@ def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
 
 
 def _share(d: int, k: int, b: int) -> float:
-    """What ||F|| must stay below: by the theorem for a block wider than k, else for each of k + 1 given vectors."""
-    return least_share(d, k + 1, b) / sqrt(k + 1) if b > k else least_share(d, 1, b, FAILURE / (k + 1))
+    """What ||F|| must stay below: by the theorem for a block wider than k + 1, else for each of k + 1 given vectors.
+
+    A corner that is square has now and then a singular value of next to nothing, which no F would stay below.
+    """
+    return least_share(d, k + 1, b) / sqrt(k + 1) if b > k + 1 else least_share(d, 1, b, FAILURE / (k + 1))
 
 
 class Behind:
@@ -184,7 +192,7 @@ class Behind:
     def __init__(self, space: KrylovSpace, ritz: Ritz, omega: Array) -> None:
         d, b = omega.shape
         k = ritz.Z.shape[1]
-        self.space, self.values, self.turn = space, ritz.values[k:], ritz.turn[:, k:]
+        self.space, self.Z, self.values, self.turn = space, ritz.Z, ritz.values[k:], ritz.turn[:, k:]
         self.met = self.turn.T @ (space.Q.T @ omega)
         self.share = SLACK * _share(d, k, b) if space.size < d else 1.0
         above = float(ritz.values[k - 1]) + float(np.linalg.norm(ritz.residual)) if k else 0.0
@@ -211,7 +219,7 @@ class Behind:
     def _left(self, lam: float) -> Array:
         weights = self.met / (lam - self.values)[:, None]
         left: Array = self.space.CQ @ (self.turn @ weights) - self.space.Q @ (self.turn @ (weights * self.values[:, None]))
-        return left
+        return left - self.Z @ (self.Z.T @ left)  # it is orthogonal to Z but for rounding errors, large where theta_1 is
 
     def _size(self, lam: float) -> float:
         F = self._left(lam)

@@ -21,8 +21,8 @@ SMALLEST_STEP = 1e-15
 class Ritz:
     """What a space says about the leading k eigenpairs.
 
-    Basis Z = Q turn[:, :k] (d x k), all Ritz values (descending), residual C Z - Z diag (d x k), and all eigenvectors of Q^T C Q
-    (``turn``, m x m).
+    Basis Z = Q turn[:, :k] (d x k), all Ritz values (descending), residual (I - Z Z^T) C Z (d x k), and all eigenvectors of
+    Q^T C Q (``turn``, m x m).
     """
 
     Z: Array
@@ -86,7 +86,8 @@ class KrylovSpace:
             Y = Y @ turn
         k = count(values)
         Z = self.Q @ Y[:, :k]
-        return Ritz(Z, values, self.CQ @ Y[:, :k] - Z * values[:k], Y)
+        residual = self.CQ @ Y[:, :k] - Z * values[:k]
+        return Ritz(Z, values, residual - Z @ (Z.T @ residual), Y)  # within span(Z) it is rounding errors, which turn nothing
 
     def shrunk(self, keep: int, also: Array | None = None) -> KrylovSpace:
         """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated

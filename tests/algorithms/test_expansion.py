@@ -192,3 +192,72 @@ def test_parameters_are_checked() -> None:
         ep.FederatedPCA(1, solver=ep.Davidson(proxy="x")).fit(sites)
     with pytest.raises(InputError, match=r"proxy rows have shape \(3, 4\)"):
         ep.FederatedPCA(1, solver=ep.Davidson(proxy=np.ones((3, 4)))).fit(sites)
+
+
+def uneven(d: int, ratio: float, seed: int) -> tuple[dict[str, Matrix], Matrix]:
+    """Correlated features, the fourth one ``ratio`` times larger; and the leading four directions (d x 4) by deflation.
+
+    The first direction comes from power steps in extended precision, the others from rows without it, where nothing dwarfs them.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, d)) @ np.diag(1.1 ** -np.arange(d)) @ rng.normal(size=(d, d))
+    X[:, 3] *= ratio
+    rows = X.astype(np.longdouble)
+    rows -= rows.mean(axis=0)
+    first = np.eye(d, dtype=np.longdouble)[3]
+    for _ in range(8):
+        first = rows.T @ (rows @ first)
+        first /= np.sqrt(first @ first)
+    for _ in range(2):
+        rows = rows - np.outer(rows @ first, first)
+    others = np.linalg.eigh((rows.T @ rows).astype(float))[1][:, ::-1][:, :3]
+    return {"a": X[:100], "b": X[100:]}, np.linalg.qr(np.column_stack([first.astype(float), others]))[0]
+
+
+UNEVEN = [
+    ep.Krylov(),
+    ep.Krylov(max_blocks=3),
+    ep.Krylov(proxy="a"),
+    ep.Lanczos(),
+    ep.Davidson(proxy="a"),
+    ep.Gram(),
+]
+
+
+@pytest.mark.parametrize("solver", UNEVEN)
+@pytest.mark.parametrize(("d", "ratio"), [(12, 1e6), (40, 1e5), (40, 1e7), (400, 1e7)])
+def test_a_dwarfing_feature_costs_neither_digits_nor_rounds(solver: Any, d: int, ratio: float) -> None:
+    """Products made anew with the Ritz vectors have the digits that the first ones lost: proved to 1e-8, in few rounds."""
+    sites, truth = uneven(d, ratio, 1)
+    pca = ep.FederatedPCA(4, solver=solver, random_state=0).fit(sites)
+    sine = largest_sine(pca.components_.T, truth)
+    assert pca.converged_
+    assert sine <= pca.angle_estimate_ <= 1e-8
+    assert pca.n_rounds_ <= 12
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.97, 0.99])
+@pytest.mark.parametrize("solver", [ep.Lanczos(max_blocks=3), ep.Krylov(max_blocks=5), ep.Davidson(proxy="s01", max_blocks=3)])
+def test_a_small_space_proves_its_answer_too(solver: Any, decay: float) -> None:
+    """With few columns of the random block left after a restart, an angle is found, not much later than in a space that grows."""
+    sites, _ = gap_problem(decay, 1, m=3, n=100, d=60)
+    X = np.concatenate(list(sites.values()))
+    pca = ep.FederatedPCA(2, solver=solver, random_state=0).fit(sites)
+    free = ep.FederatedPCA(2, solver="lanczos", random_state=0).fit(sites)
+    truth = np.linalg.svd(X - X.mean(axis=0))[2][:2].T
+    assert pca.converged_
+    assert largest_sine(pca.components_.T, truth) <= pca.angle_estimate_ <= 1e-8
+    assert pca.n_rounds_ <= 3 * free.n_rounds_
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov", "lanczos", "davidson", "subspace", "faps"])
+def test_a_gap_that_rounding_hides_is_told(solver: str) -> None:
+    """Components 2 and 3 differ by 1e-8 of themselves, but beside a first one 1e7 times larger nobody can tell."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(400, 8))
+    scores = np.linalg.qr(scores - scores.mean(axis=0))[0]
+    X = (scores * [1e7, 1 + 1e-8, 1, 0.5, 0.3, 0.2, 0.1, 0.1]) @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    with pytest.warns(ep.NotIdentifiableWarning, match="components 2 and 3"):
+        pca = ep.FederatedPCA(2, solver=solver, random_state=0, max_rounds=400).fit({"a": X[:200], "b": X[200:]})
+    assert pca.converged_
+    assert pca.angle_estimate_ is None

@@ -14,6 +14,7 @@ import eigenpact as ep
 from eigenpact.algorithms import products, setup, start
 from eigenpact.algorithms.consensus import faps, gram, krylov, localpower
 from eigenpact.algorithms.statistical import preconditioner
+from eigenpact.errors import InputError
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction
 from eigenpact.runtime.shapes import Shape
@@ -329,3 +330,24 @@ def test_scaling_leaves_a_constant_feature_alone(n: int) -> None:
     pca = ep.FederatedPCA(2, scale="pooled").fit([X[: n // 3], X[n // 3 :]])
     assert pca.scale_[1] == 1
     assert np.abs(pca.components_[:, 1]).max() < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.parametrize("label", SOLVERS)
+@pytest.mark.parametrize("max_rounds", [1, 2, 3, 5, 8])
+def test_no_more_rounds_than_allowed(label: str, max_rounds: int) -> None:
+    """However few they are: what is not proved by then is not called converged, or it is refused before any."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 12)) * np.linspace(3, 1, 12)
+    truth = PCA(3, svd_solver="full").fit(X).components_.T
+    pca = ep.FederatedPCA(3, solver=SOLVERS[label], max_rounds=max_rounds, random_state=0)
+    begins_with_a_round = getattr(SOLVERS[label], "start", None) == "one-shot" or (
+        label.startswith("faps") and label != "faps, random"
+    )
+    if max_rounds < (5 if label.startswith("shift-invert") else 2 if begins_with_a_round else 1):
+        with pytest.raises(InputError, match="max_rounds"):
+            pca.fit({"a": X[:40], "b": X[40:]})
+        return
+    pca.fit({"a": X[:40], "b": X[40:]})
+    assert pca.n_rounds_ <= max_rounds
+    assert largest_sine(pca.components_.T, truth) <= 1e-5 or not pca.converged_

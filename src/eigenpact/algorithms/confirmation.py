@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..certificate import Cut
 from ..linalg import Array, top_eigenpairs
 from ..metrics import kkt, largest_sine
 from .expansion import Goal, begin, expand
@@ -28,7 +29,7 @@ MORE = 2.0
 """How much more cautious a method is at least after it stopped too early."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Comparison(Goal):
     """Stop once Z' is much closer to the answer than Z (d x k) is to Z', or than anybody asked for."""
 
@@ -53,9 +54,9 @@ class Verdict:
     kkt : float
         Scaled KKT residual of Z.
     angle : float or None
-        Bound on the sine of the largest angle to the exact answer; None where there is none: a tie, or no variance.
-    tied : bool
-        Whether components k and k + 1 have the same variance.
+        Bound on the sine of the largest angle to the exact answer; None where there is none: the cut is not clear.
+    cut : "clear", "tied", "hidden" or "empty"
+        What lies behind the last component.
     certain : bool
         Whether the confirmation came to its end.
     lost : bool
@@ -70,7 +71,7 @@ class Verdict:
     values: Array
     kkt: float
     angle: float | None
-    tied: bool
+    cut: Cut
     certain: bool
     lost: bool
     better: Array
@@ -108,9 +109,25 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
         values=np.maximum(values, 0.0),
         kkt=residual,
         angle=None if found.angle is None else min(1.0, turned + found.angle),
-        tied=found.tied,
+        cut=found.cut,
         certain=found.converged,
         lost=short > allowed if found.angle is None else turned > LOST and short > allowed,
         better=found.basis,
         rounds=int(found.notes["rounds"]),
+    )
+
+
+def unconfirmed(Z: Array, CZ: Array, trace: float, rounds: int) -> Verdict:
+    """What is known of Z (d x k, orthonormal) with its product C Z where no round is left to confirm it."""
+    values, rotation = top_eigenpairs(Z.T @ CZ)
+    return Verdict(
+        basis=np.ascontiguousarray(Z @ rotation),
+        values=np.maximum(values, 0.0),
+        kkt=kkt(CZ, Z, trace),
+        angle=None,
+        cut="clear",
+        certain=False,
+        lost=False,
+        better=Z,
+        rounds=rounds,
     )

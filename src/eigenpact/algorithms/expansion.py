@@ -38,7 +38,7 @@ from ..metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
 from .products import scatter_action
 from .setup import Setup
-from .solution import Solution
+from .solution import Solution, cut_in_words
 
 EXACT_ANGLE = 1e-8
 """The sine at which exact solvers stop if nothing else is asked for."""
@@ -46,9 +46,9 @@ EXACT_ANGLE = 1e-8
 HINDSIGHT, LEARNT, SAFETY = 4, 0.5, 2.0
 """Rounds that are looked back upon; how much lower the bound must be now for a past iterate to count; and a margin."""
 
-AT_ROUNDING, STALL, FINE = 4.0, 10, 1e-12
-"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall for so many rounds with a
-residual that small."""
+AT_ROUNDING, FALLS, STALL, LONG_STALL, FINE = 4.0, 0.9, 10, 100, 1e-12
+"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall to this share of the smallest
+for so many rounds, longer while the proof is still open, with a residual that small."""
 
 NEW = 1e-11
 """How much of a unit vector must be new to be taken for more than rounding."""
@@ -142,6 +142,98 @@ class Past:
         return Past(np.ascontiguousarray(bases), np.append(self.bounds, bound)[-HINDSIGHT:])
 
 
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """How far the loop is: the counters that are saved with a space.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of the run so far.
+    confirmed : bool
+        Whether the leading products are the sites' own, not turned in a restart.
+    pure : bool
+        Whether the space is the block Krylov space of Omega and nothing else.
+    best, idle : float, int
+        The smallest bound on the angle so far, and for how many rounds it has not fallen.
+    restarted : bool
+        Whether only ``NARROW`` columns of Omega are left.
+    anew : bool
+        Whether all products have been made anew because of rounding errors.
+    """
+
+    rounds: int
+    confirmed: bool = True
+    pure: bool = True
+    best: float = np.inf
+    idle: int = 0
+    restarted: bool = False
+    anew: bool = False
+
+    @classmethod
+    def of(cls, counters: Array) -> Stand:
+        """From what :meth:`counters` made."""
+        rounds, confirmed, pure, best, idle, restarted, anew = counters.tolist()
+        return cls(int(rounds), bool(confirmed), bool(pure), best, int(idle), bool(restarted), bool(anew))
+
+    def counters(self) -> Array:
+        """As an array."""
+        flags = (self.restarted, self.anew)
+        return np.array([self.rounds, self.confirmed, self.pure, self.best, self.idle, *flags], dtype=float)
+
+    def after(self, bound: float) -> Stand:
+        """With the bound on the angle of one round more."""
+        return replace(self, best=bound, idle=0) if bound < FALLS * self.best else replace(self, idle=self.idle + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a round shows of the leading Ritz vectors.
+
+    Attributes
+    ----------
+    ritz : Ritz
+    residual : float
+        Scaled KKT residual.
+    found : Certificate
+    rough, angle : float, float or None
+        Residuals over Ritz gaps; and the certified bound, lowered by what past rounds teach.
+    enough : bool
+        Whether there are as many components as asked for.
+    met, settled : bool
+        Whether the goal is met; and whether more rounds would tell no more.
+    """
+
+    ritz: Ritz
+    residual: float
+    found: Certificate
+    rough: float
+    angle: float | None
+    enough: bool
+    met: bool
+    settled: bool
+
+    @classmethod
+    def of(cls, setup: Setup, space: KrylovSpace, omega: Array, past: Past, stand: Stand, goal: Goal) -> View:
+        """Rayleigh-Ritz on ``space`` (line 4), and what it proves."""
+        ritz = _ritz(setup, space)
+        residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
+        found, rough = certify(space, ritz, omega), ritz_gap_angle(ritz)
+        angle = None if found.angle is None else max(found.rounding, past.factor(ritz.Z, rough) * found.angle)
+        settled = _settled(found, stand.after(rough).idle, residual) or setup.trace <= 0
+        enough = setup.wanted(ritz.values) is not None
+        return cls(ritz, residual, found, rough, angle, enough, goal.met(residual, angle, ritz.Z), settled)
+
+    def improvable(self, stand: Stand) -> bool:
+        """Whether rounding errors are in the way that products with the Ritz vectors themselves would not have: blocks that
+        contain the direction of one large value lose digits in all others."""
+        return self.settled and not self.met and not stand.anew and _uneven(self.ritz)
+
+    def done(self, stand: Stand) -> bool:
+        """Whether nothing was missed, and the answer is good enough or as good as it gets."""
+        return self.enough and not self.found.missed and (self.met or (self.settled and not self.improvable(stand)))
+
+
 async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Array]:
     """The state after the first round (lines 1, 3), with the directions ``start`` (d x any) if given; ``rounds`` were used
     before."""
@@ -149,10 +241,20 @@ async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Arr
     if start is not None:
         first = orthonormalize(start)[:, : setup.n_features]
         B = np.concatenate([first, new_directions(B, first, SMALLEST_STEP)], axis=1)
-    CB = await Sum(scatter_action, np.ascontiguousarray(B))
-    past = Past.empty(setup.n_features)
-    counters = np.array([rounds + 1, B.shape[1], True, start is None, np.inf, 0, False])
-    return {"Q": B, "CQ": CB, "bases": past.bases, "bounds": past.bounds, "counters": counters}
+    space = KrylovSpace(B, await Sum(scatter_action, np.ascontiguousarray(B)))
+    return _state(space, Past.empty(setup.n_features), Stand(rounds + 1, pure=start is None))
+
+
+def _state(space: KrylovSpace, past: Past, stand: Stand) -> dict[str, Array]:
+    """Everything that the loop goes on from."""
+    return {
+        "Q": space.Q,
+        "CQ": space.CQ,
+        "fresh": np.array(space.fresh),
+        "bases": past.bases,
+        "bounds": past.bounds,
+        "counters": stand.counters(),
+    }
 
 
 async def expand(
@@ -170,63 +272,57 @@ async def expand(
     ``state`` is that of :func:`begin` or of an earlier Progress; ``facts`` are kept with it for whoever resumes.  A method that
     only has its basis ``own`` (d x k), the first columns of Q, confirmed is told of with that basis, and keeps no state here.
     """
-    omega, width = random_block(setup), width_of(setup)
-    rounds, fresh, confirmed, pure, best, idle, restarted = state["counters"].tolist()
-    omega = omega[:, :NARROW] if restarted else omega
-    space, past = KrylovSpace(state["Q"], state["CQ"], int(fresh)), Past(state["bases"], state["bounds"])
+    stand, past = Stand.of(state["counters"]), Past(state["bases"], state["bounds"])
+    space = KrylovSpace(state["Q"], state["CQ"], int(state["fresh"]))
+    omega = random_block(setup)[:, : NARROW if stand.restarted else None]
     while True:  # line 2
-        ritz = space.ritz(lambda values: setup.wanted(values) or len(values))  # line 4
-        enough = setup.wanted(ritz.values) is not None
-        residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
-        found = certify(space, ritz, omega)
-        rough = ritz_gap_angle(ritz)
-        angle = None if found.angle is None else max(found.rounding, past.factor(ritz.Z, rough) * found.angle)
-        best, idle = (rough, 0) if rough < 0.9 * best else (best, idle + 1)
-        met = goal.met(residual, angle, ritz.Z)
-        settled = _settled(found, idle, residual) or setup.trace <= 0
-        again = (
-            settled and not met and not restarted and _uneven(ritz)
-        )  # rounding errors of the first products: go on without them
-        reached = enough and not found.missed and (met or (settled and not again))
-        last = rounds >= setup.max_rounds or (reached and bool(confirmed))
-        counters = np.array([rounds, space.fresh, confirmed, pure, best, idle, restarted])
-        here = {"Q": space.Q, "CQ": space.CQ, "bases": past.bases, "bounds": past.bounds, "counters": counters}
+        view = View.of(setup, space, omega, past, stand, goal)
+        done, improvable, stand = view.done(stand), view.improvable(stand), stand.after(view.rough)
+        last = stand.rounds >= setup.max_rounds or (done and stand.confirmed)
         if own is None:
-            details = {} if angle is None else {"angle": angle}
-            share = setup.share(ritz.values[: ritz.Z.shape[1]])
-            saved = None if last else here | dict(facts or {})
-            await Progress(basis=ritz.Z, objective=share, kkt=residual, details=details, state=saved)
+            saved = None if last else _state(space, past, stand) | dict(facts or {})
+            details = {} if view.angle is None else {"angle": view.angle}
+            share = setup.share(view.ritz.values[: view.ritz.Z.shape[1]])
+            await Progress(basis=view.ritz.Z, objective=share, kkt=view.residual, details=details, state=saved)
         else:
-            confirming = {"confirming": 1.0 if angle is None else angle}
+            confirming = {"confirming": 1.0 if view.angle is None else view.angle}
             await Progress(basis=own, kkt=kkt(state["CQ"][:, : own.shape[1]], own, setup.trace), details=confirming)
         if last:  # line 5
             break
-        past = past.add(ritz.Z, rough)
-        if reached:  # products were rotated in a restart: make the wanted ones anew
-            space = await _refreshed(space, ritz.Z.shape[1])
-            confirmed = True
+        past, ritz = past.add(view.ritz.Z, view.rough), view.ritz
+        most = _most_columns(setup, max_blocks, ritz.Z.shape[1])
+        restart = improvable or (space.size + width_of(setup) > most and not done)
+        if restart:  # line 6
+            omega = np.ascontiguousarray(omega[:, :NARROW])
+            space = _restarted(space, ritz, omega, space.size if improvable else most)
+            stand = replace(stand, confirmed=False, pure=False, restarted=True)
+        if improvable:
+            space = await _refreshed(space, space.size)
+            stand = replace(stand, confirmed=True, anew=True, best=np.inf, idle=0)
+        elif done:  # products were turned in a restart: make the wanted ones anew
+            space, stand = await _refreshed(space, view.ritz.Z.shape[1]), replace(stand, confirmed=True)
         else:
-            most = _most_columns(setup, max_blocks, ritz.Z.shape[1])
-            if again or space.size + width > most:  # line 6
-                omega, confirmed, pure, restarted = np.ascontiguousarray(omega[:, :NARROW]), False, False, True
-                space = _restarted(space, ritz, omega, most)
-                ritz = space.ritz(lambda values: setup.wanted(values) or len(values))
-            B = space.next_block(omega.shape[1]) if pure and directions is None else None
+            ritz = _ritz(setup, space) if restart else ritz
+            B = space.next_block(omega.shape[1]) if stand.pure and directions is None else None
             if B is None:
-                wanted = ritz.residual if directions is None else await directions(space, ritz, residual)
-                B = _with_proof(space, ritz, omega, wanted, width, NARROW if restarted else max(width, OVERSAMPLING))
+                wanted = ritz.residual if directions is None else await directions(space, ritz, view.residual)
+                B = _with_proof(setup, space, ritz, omega, wanted)
             B = np.ascontiguousarray(B[:, : max(1, most - space.size)])
             if B.shape[1] == 0:  # C adds nothing to span(Q), which holds the random block: nothing was missed
-                if enough:
-                    reached = confirmed = True
+                if view.enough:
+                    done, stand = True, replace(stand, confirmed=True)
                     break
-                anything = random_orthonormal(setup.n_features, width, setup.seed + space.size)
+                anything = random_orthonormal(setup.n_features, width_of(setup), setup.seed + space.size)
                 B = new_directions(anything, space.Q, SMALLEST_STEP)
             space = space.add(B, await Sum(scatter_action, B))  # lines 3, 4
-        rounds += 1
-    converged = bool(reached and confirmed)
-    solution = _solution(setup, ritz, residual, angle, found, goal, converged)
-    return replace(solution, notes={"rounds": int(rounds)})
+        stand = replace(stand, rounds=stand.rounds + 1)
+    solution = _solution(setup, view, goal, done and stand.confirmed)
+    return replace(solution, notes={"rounds": stand.rounds})
+
+
+def _ritz(setup: Setup, space: KrylovSpace) -> Ritz:
+    """Rayleigh-Ritz with as many vectors as asked for, or as there are."""
+    return space.ritz(lambda values: setup.wanted(values) or len(values))
 
 
 def ritz_gap_angle(ritz: Ritz) -> float:
@@ -241,11 +337,12 @@ def ritz_gap_angle(ritz: Ritz) -> float:
 
 
 def _settled(found: Certificate, idle: float, residual: float) -> bool:
-    """Whether more rounds would not tell more: a tie, no variance left, or rounding errors reached."""
-    if found.tied or found.rank == 0:
+    """Whether more rounds would tell no more: no gap to be seen, no variance left, or rounding errors reached."""
+    if found.cut in ("tied", "hidden") or found.rank == 0:
         return True
-    at_rounding = found.angle is not None and found.angle <= AT_ROUNDING * found.rounding
-    return at_rounding or (idle >= STALL and residual <= FINE)
+    if found.angle is not None and found.angle <= AT_ROUNDING * found.rounding:
+        return True
+    return idle >= (LONG_STALL if found.angle is None else STALL) and residual <= FINE
 
 
 def _uneven(ritz: Ritz) -> bool:
@@ -253,8 +350,10 @@ def _uneven(ritz: Ritz) -> bool:
     return bool(ritz.values[0] > GRADED * abs(ritz.values[ritz.Z.shape[1] - 1]))
 
 
-def _with_proof(space: KrylovSpace, ritz: Ritz, omega: Array, wanted: Array, width: int, more: int) -> Array:
-    """Up to ``width`` directions that a method wants, and ``more`` that show what the random block still hides (line 7)."""
+def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, wanted: Array) -> Array:
+    """Directions that a method wants, one a component, and those that show what the random block still hides (line 7)."""
+    width = width_of(setup)
+    more = max(width, OVERSAMPLING) if omega.shape[1] > NARROW else NARROW
     lengths = np.linalg.norm(wanted, axis=0)
     units = wanted[:, lengths > 0] / lengths[lengths > 0]
     B = new_directions(units, space.Q, NEW)[:, :width]
@@ -287,30 +386,26 @@ async def _refreshed(space: KrylovSpace, k: int) -> KrylovSpace:
     return KrylovSpace(turned.Q, np.concatenate([CZ, turned.CQ[:, k:]], axis=1))
 
 
-def _solution(
-    setup: Setup, ritz: Ritz, residual: float, angle: float | None, found: Certificate, goal: Goal, converged: bool
-) -> Solution:
-    k = ritz.Z.shape[1]
-    angle = None if found.rank < k or found.tied else angle
-    reason = _reason(setup, residual, angle, found, goal, converged, k)
-    return Solution(ritz.Z, np.maximum(ritz.values[:k], 0.0), residual, angle, converged, reason, tied=found.tied)
+def _solution(setup: Setup, view: View, goal: Goal, converged: bool) -> Solution:
+    k, found = view.ritz.Z.shape[1], view.found
+    angle = view.angle if found.cut == "clear" else None
+    values = np.maximum(view.ritz.values[:k], 0.0)
+    reason = _reason(setup, view, angle, goal, converged)
+    return Solution(view.ritz.Z, values, view.residual, angle, converged, reason, cut=found.cut)
 
 
-def _reason(setup: Setup, residual: float, angle: float | None, found: Certificate, goal: Goal, converged: bool, k: int) -> str:
-    kkt_residual = f"scaled KKT residual {residual:.1e}"
-    sine = "unknown" if angle is None else f"{angle:.1e}"
+def _reason(setup: Setup, view: View, angle: float | None, goal: Goal, converged: bool) -> str:
+    residual, sine = f"scaled KKT residual {view.residual:.1e}", "unknown" if angle is None else f"{angle:.1e}"
     if not converged:
-        open_question = "; a direction of larger variance is not excluded yet" if found.missed else ""
+        open_question = "; a direction of larger variance is not excluded yet" if view.found.missed else ""
         return (
-            f"max_rounds={setup.max_rounds} reached at {kkt_residual}, estimated sine {sine}, asked for {goal.told()}"
+            f"max_rounds={setup.max_rounds} reached at {residual}, estimated sine {sine}, asked for {goal.told()}"
             f"{open_question}; raise max_rounds"
         )
-    if found.tied:
-        return f"components {k} and {k + 1} have the same variance as far as rounding tells; {kkt_residual}"
-    if found.rank < k:
-        return f"the rows have variance in {found.rank} directions, the other components are arbitrary; {kkt_residual}"
-    if goal.tol is not None and residual <= goal.tol:
-        return f"{kkt_residual} reached tol {goal.tol:.1e}"
+    if view.found.cut != "clear":
+        return f"{cut_in_words(view.found.cut, view.ritz.Z.shape[1])}; {residual}"
+    if goal.tol is not None and view.residual <= goal.tol:
+        return f"{residual} reached tol {goal.tol:.1e}"
     if goal.angle is not None and angle is not None and angle <= goal.angle:
-        return f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {kkt_residual}"
-    return f"the estimated sine of the angle, {sine}, is what rounding allows ({goal.told()} asked for); {kkt_residual}"
+        return f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {residual}"
+    return f"the estimated sine of the angle, {sine}, is what rounding allows ({goal.told()} asked for); {residual}"

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..certificate import Cut
 from ..linalg import Array
 from .setup import Setup
 
@@ -31,8 +32,8 @@ class Solution:
         Why the solver stopped, with advice if it did not converge.
     notes : dict
         What the solver wants to tell besides, as JSON can hold it.
-    tied : bool
-        Whether the last component and the next one have equal variances, so that the answer is one of many.
+    cut : "clear", "tied", "hidden" or "empty"
+        What lies behind the last component, as far as the solver knows; all but "clear" make the answer one of many.
     """
 
     basis: Array
@@ -42,7 +43,7 @@ class Solution:
     converged: bool
     reason: str
     notes: dict[str, Any] = field(default_factory=dict)
-    tied: bool = False
+    cut: Cut = "clear"
 
 
 class Algorithm(Protocol):
@@ -57,6 +58,20 @@ class Algorithm(Protocol):
     async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) or the saved ``state`` if given."""
         ...
+
+
+def cut_in_words(cut: Cut, k: int) -> str:
+    """Why the answer is one of many.
+
+    >>> cut_in_words("tied", 2)
+    'components 2 and 3 have the same variance as far as rounding tells'
+    """
+    return {
+        "clear": f"component {k} has more variance than component {k + 1}",
+        "tied": f"components {k} and {k + 1} have the same variance as far as rounding tells",
+        "hidden": f"the variances of components {k} and {k + 1} differ by less than rounding errors allow to tell",
+        "empty": f"the rows have variance in fewer than {k} directions, the other components are arbitrary",
+    }[cut]
 
 
 def residual_angle(residual: float, inside: float, outside: float) -> float:

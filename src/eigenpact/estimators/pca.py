@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
-from ..algorithms.solution import Algorithm, Solution
+from ..algorithms.solution import Algorithm, Solution, cut_in_words
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..linalg import Array, fix_signs
 from ..rows import Rows
@@ -173,7 +173,7 @@ class FederatedPCA(SiteEstimator):
                 "converged": bool(solution.converged),
                 "reason": solution.reason,
                 "angle": solution.angle,
-                "tied": solution.tied,
+                "cut": solution.cut,
                 "solver": solution.notes.get("solver", algorithm.name),
                 "choice": solution.notes.get("choice", []),
             },
@@ -217,10 +217,10 @@ class FederatedPCA(SiteEstimator):
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
         if advice and self.angle_estimate_ is None and self.converged_:
             warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
-        elif facts["tied"]:
+        elif facts["cut"] in ("tied", "hidden"):
             warnings.warn(
-                f"components {k} and {k + 1} have the same variance as far as rounding tells, so component {k} is one of many "
-                "that would do; ask for fewer or more components, so that none of equal variance is left out",
+                f"{cut_in_words(facts['cut'], k)}, so component {k} is one of many that would do; ask for fewer or more "
+                "components, so that none of equal variance is left out",
                 NotIdentifiableWarning,
                 stacklevel=3,
             )

@@ -29,12 +29,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...certificate import TIE, ZERO
+from ...certificate import TIE, ZERO, Cut
 from ...linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
 from ...metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..solution import Solution, cut_in_words
 
 
 @local(sends={"S": "d*(d+1)//2"}, bound="trace")
@@ -61,10 +61,10 @@ class Gram:
         residual = kkt(C @ Z, Z, setup.trace)
         await Progress(basis=Z, objective=setup.share(values[:k]), kkt=residual)
         reason = "exact: the sum of all scatter matrices was factorized"
-        angle, tied = (0.0, False) if k == d else rounding_angle(C, Z, values)
-        if tied:
-            reason += f"; components {k} and {k + 1} have the same variance as far as rounding tells"
-        return Solution(Z, values[:k], residual, angle, True, reason, tied=tied)
+        angle, cut = (0.0, "clear") if k == d else rounding_angle(C, Z, values)
+        if cut != "clear":
+            reason += f"; {cut_in_words(cut, k)}"
+        return Solution(Z, values[:k], residual, angle, True, reason, cut=cut)
 
 
 def _rayleigh(C: Array, vectors: Array) -> tuple[Array, Array]:
@@ -75,19 +75,21 @@ def _rayleigh(C: Array, vectors: Array) -> tuple[Array, Array]:
     return quotients[order], vectors[:, order]
 
 
-def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, bool]:
-    """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and whether it is a
-    tie.
+def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, Cut]:
+    """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and what the cut is.
 
-    An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So entry a of C z_j is known to
-    about eps D_a ||D z_j||, D the square roots of the diagonal: features of small units keep their digits beside large ones.
+    An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So C z_j is known to about
+    eps ||D z_j|| D y with entries of y in [-1, 1], D the square roots of the diagonal: features of small units keep their digits
+    beside large ones.  Errors within span(Z) turn nothing, so only the part (I - Z Z^T) D y counts.
     """
     k, eps = Z.shape[1], float(np.finfo(float).eps)
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
-    noise = np.linalg.norm(C @ Z - Z * values[:k], axis=0) + eps * np.linalg.norm(D) * np.linalg.norm(D[:, None] * Z, axis=0)
+    outside = float(np.linalg.norm(np.diag(D) - Z @ (Z.T * D)))
+    residual = C @ Z - Z * values[:k]
+    noise = np.linalg.norm(residual - Z @ (Z.T @ residual), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
     if values[k - 1] <= ZERO * noise.max():
-        return None, False  # no variance left: any directions would do
+        return None, "empty"  # no variance left: any directions would do
     gaps = values[:k] - values[k]
     if gaps[-1] <= TIE * noise[-1]:
-        return None, bool(gaps[-1] <= noise[-1])
-    return min(1.0, float(np.linalg.norm(noise / gaps))), False
+        return None, "tied" if gaps[-1] <= noise[-1] else "hidden"
+    return min(1.0, float(np.linalg.norm(noise / gaps))), "clear"

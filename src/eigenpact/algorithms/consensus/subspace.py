@@ -44,11 +44,11 @@ import numpy as np
 from ...linalg import Array, orthonormalize
 from ...metrics import kkt
 from ...runtime import Progress, Sum
-from ..confirmation import Verdict, confirm
+from ..confirmation import Verdict, confirm, unconfirmed
 from ..expansion import Goal, check_angle_tol
 from ..products import scatter_action
 from ..setup import TIGHTEST_TOL, Setup
-from ..solution import Solution, residual_angle
+from ..solution import Solution, cut_in_words, residual_angle
 from ..start import Start, check_start, first_block
 
 LINEAR_ANGLE = 1e-6
@@ -102,6 +102,8 @@ class Subspace:
             Z_next, residual_prev = orthonormalize(G), residual  # line 5
             here = iteration_state(Z_next, rounds, ratio, residual_prev, caution)
             await Progress(basis=Z, objective=setup.share(values), kkt=residual, state=None if good or last else here)
+            if rounds >= setup.max_rounds:
+                return confirmed_solution(setup, unconfirmed(Z, G, setup.trace, rounds), goal)
             if good or last:
                 verdict = await confirm(setup, Z, goal, rounds)
                 if verdict.good(goal) or verdict.rounds + 1 >= setup.max_rounds:
@@ -128,16 +130,13 @@ def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
         reason = (
             f"max_rounds={setup.max_rounds} reached {short}, asked for {goal.told()}; raise max_rounds or use solver='krylov'"
         )
-    elif verdict.tied:
-        k = len(verdict.values)
-        reason = f"components {k} and {k + 1} have the same variance as far as rounding tells; {kkt_residual}"
+    elif verdict.cut != "clear":
+        reason = f"{cut_in_words(verdict.cut, len(verdict.values))}; {kkt_residual}"
     elif goal.tol is not None and verdict.kkt <= goal.tol:
         reason = f"{kkt_residual} reached tol {goal.tol:.1e}"
-    elif verdict.angle is None:
-        reason = f"the rows have variance in fewer directions, the other components are arbitrary; {kkt_residual}"
     else:
         reason = f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {kkt_residual}"
-    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, tied=verdict.tied)
+    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, cut=verdict.cut)
 
 
 def _contraction(residual: float, before: float, known: float) -> float:

@@ -12,7 +12,7 @@ from ...runtime import Progress, Sum
 from ..expansion import random_block, ritz_gap_angle
 from ..products import scatter_action
 from ..setup import Setup
-from ..solution import Solution
+from ..solution import Solution, cut_in_words
 
 WORTH_A_LOOK = 1e-12
 """Other directions shorter than this share of the longest are not multiplied."""
@@ -45,8 +45,8 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
     within = setup.tol is None or residual <= setup.stopping_tol(0.0)
     converged = within and (setup.tol is None or not found.missed)
     reason = f"{what}: scaled KKT residual {residual:.1e}, "
-    if found.tied:
-        reason += f"components {k} and {k + 1} have the same variance as far as rounding tells"
+    if found.cut != "clear":
+        reason += cut_in_words(found.cut, k)
     elif angle is None:
         reason += (
             f"sine to the pooled answer unknown: about {hoped:.1e} if no direction was missed, which one round cannot exclude"
@@ -57,4 +57,4 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
         reason += f", within tol {setup.tol:.1e}, but perhaps not of the leading directions: use solver='krylov', or no tol"
     elif not converged:
         reason += f", not within tol {setup.tol:.1e}: it makes no further rounds, use solver='krylov'"
-    return Solution(basis, np.maximum(values, 0.0), residual, angle, converged, reason, tied=found.tied)
+    return Solution(basis, np.maximum(values, 0.0), residual, angle, converged, reason, cut=found.cut)

@@ -260,7 +260,7 @@ class ShiftInvert:
             reason = f"all iterations of Algorithm 1 done; {known}"
         else:
             reason = f"all iterations of Algorithm 1 done, but not at the answer; {known}; give a smaller gap=, or use 'davidson'"
-        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, finished and right, reason, tied=verdict.tied)
+        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, finished and right, reason, cut=verdict.cut)
 
 
 @dataclass(frozen=True, eq=False)
