@@ -89,7 +89,7 @@ def answer(pca: Any, sites: Any) -> Answer:
         warnings.simplefilter("always")
         try:
             pca.fit(sites)
-        except Exception as error:
+        except Exception as error:  # whatever it is: anything but a refusal will be called wrong
             return Answer(error=error)
     return Answer(pca, warned=tuple(w.category for w in caught))
 

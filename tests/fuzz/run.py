@@ -13,9 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any, get_args
 
 import numpy as np
@@ -97,8 +97,7 @@ class Tried:
 
 def angle_option(solver: str) -> str | None:
     """The solver's parameter for the angle to stop at, if it has one."""
-    fields = {field.name for field in dataclasses.fields(SOLVERS[solver][0]())}
-    return next((name for name in ("angle_tol", "sine") if name in fields), None)
+    return next((field.name for field in dataclasses.fields(SOLVERS[solver][0]()) if field.name == "angle_tol"), None)
 
 
 def draw(seed: int) -> Iterator[Case]:
@@ -148,25 +147,29 @@ def explore(
 ) -> list[Tried]:
     """Try the first so many cases, or as many as the minutes allow, in so many processes with one BLAS thread each."""
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    source = islice(cases, fits)
+    source = enumerate(islice(cases, fits))
     begin, told = time.monotonic(), 0.0
-    done: list[Tried] = []
+    done: dict[int, Tried] = {}
     with ProcessPoolExecutor(jobs) as pool:
-        while batch := list(islice(source, 8 * jobs)):
-            for tried in pool.map(attempt, batch, repeat(rounds), repeat(replies)):
-                done.append(tried)
+        running: dict[Future[Tried], int] = {}
+        while True:
+            open_places = 2 * jobs - len(running) if time.monotonic() - begin <= 60 * minutes else 0
+            running |= {pool.submit(attempt, case, rounds, replies): i for i, case in islice(source, open_places)}
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                tried = done[running.pop(future)] = future.result()
                 if tried.verdict.word == "wrong":
                     say(f"{tried.verdict}\n    {tried.case.command}")
             passed = time.monotonic() - begin
             if passed - told > 10:
                 told = passed
-                wrong = sum(t.verdict.word == "wrong" for t in done)
-                longest = max(done, key=lambda t: t.seconds)
+                wrong = sum(t.verdict.word == "wrong" for t in done.values())
+                longest = max(done.values(), key=lambda t: t.seconds)
                 say(f"... {len(done)} of {fits}, {wrong} wrong, {passed:.0f} s; longest {longest.seconds:.1f} s, {longest.case}")
-            if passed > 60 * minutes:
-                say(f"stopped after {minutes:g} minutes")
-                break
-    return done
+    if len(done) < fits:
+        say(f"stopped after {minutes:g} minutes")
+    return [done[i] for i in sorted(done)]
 
 
 def counts(tried: Iterable[Tried]) -> dict[str, Counter[str]]:
