@@ -35,7 +35,7 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {  # those with "-proxy" need t
     "one-shot": (ep.OneShot(merge="sign"), {}),
     "auto": ("auto", {}),
 }
-"""Tolerances are loose where a method takes many rounds: it converges all the same, and ten rounds compare bits as well as a hundred."""
+"""Tolerances are loose where a method takes many rounds: it converges all the same, and ten rounds show other bits as well."""
 
 PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
     "personalized": ("varpro", {"tol": 1e-2}),
