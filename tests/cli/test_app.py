@@ -37,13 +37,13 @@ def test_unknown_command(run):
     assert "fitt" in result.stderr
 
 
-def test_fit_and_transform_as_processes(tmp_path):
+def test_fit_as_a_process_and_transform(run, tmp_path):
     fitted = process("fit", "north.csv", "south.csv", "west.npy", "-k", "2", "-o", "model", cwd=tmp_path)
     assert fitted.returncode == 0, fitted.stderr
     assert "sites          3: north, south, west" in fitted.stdout
     assert fitted.stderr.startswith("round 1 ")
-    scored = process("transform", "model", "north.csv", "-o", "scores.npy", cwd=tmp_path)
-    assert scored.returncode == 0, scored.stderr
+    scored = run("transform", "model", "north.csv", "-o", "scores.npy")
+    assert scored.exit_code == 0, scored.stderr
     assert np.load(tmp_path / "scores.npy").shape == (30, 2)
 
 

@@ -31,12 +31,15 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import eigenpact as ep
 from eigenpact import errors
+from eigenpact.cli import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOT = DOCS.parent
@@ -48,6 +51,9 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
+HERE = {"compare", "fit", "show", "transform"}
+"""Subcommands of eigenpact that start no other process and are run in this one; ``tests/cli/test_app.py`` starts real ones."""
+
 SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower", "reproduce-the-papers.md": "reproduce"}
 """Pages that take minutes, and the group of tests that they run in: their commands run with the tests of faults."""
 
@@ -94,10 +100,24 @@ class Page:
                 self.begin(words[:-1], expected, where)
                 continue
             code = int(match[1]) if (match := re.search(r"# exit (\d+)$", line)) else 0
-            done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WITHIN)
-            assert done.returncode == code, f"{where}: {line}\n{done.stdout}{done.stderr}"
-            shown = any(PRINTED.check_output(expected, stream, FLAGS) for stream in (done.stdout, done.stderr))
-            assert not expected.strip() or shown, f"{where}: {line} printed\n{done.stdout}{done.stderr}"
+            ended, *streams = self.here(words[1:]) if words[0] == "eigenpact" and words[1] in HERE else self.process(words)
+            printed = "".join(streams)
+            assert ended == code, f"{where}: {line}\n{printed}"
+            shown = any(PRINTED.check_output(expected, stream, FLAGS) for stream in streams)
+            assert not expected.strip() or shown, f"{where}: {line} printed\n{printed}"
+
+    def process(self, words: list[str]) -> tuple[int, str, str]:
+        """Run a command in a process of its own; its exit code, and what it printed on both streams."""
+        done = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=WITHIN)
+        return done.returncode, done.stdout, done.stderr
+
+    def here(self, words: list[str]) -> tuple[int, str, str]:
+        """The same for ``eigenpact``, in this process: a new one takes seconds to import what is imported here already."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # as in a process of its own, the command may warn
+            done = CliRunner().invoke(app, words, prog_name="eigenpact", env={"COLUMNS": None} | self.environment)
+        assert done.exception is None or isinstance(done.exception, SystemExit), "".join(format_exception(done.exception))
+        return done.exit_code, done.stdout, done.stderr
 
     def on_free_ports(self, words: list[str]) -> list[str]:
         """The command, listening where nobody else does."""

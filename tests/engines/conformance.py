@@ -240,7 +240,7 @@ async def orthogonal() -> Any:
 async def consensus() -> Any:
     """Exchange: averages with the neighbours; then the largest and the least by Max."""
     await Local(begin_average)
-    for _ in range(25):
+    for _ in range(8):
         await Exchange(average)
     await Local(end_average)
     return await Max(averaged, np.float64(1)), await Max(averaged, np.float64(-1))

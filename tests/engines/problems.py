@@ -21,26 +21,27 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {  # those with "-proxy" need t
     "krylov-scaled": ("krylov", {"scale": "pooled"}),
     "krylov-proxy": (ep.Krylov(proxy=OWN), {}),
     "krylov-one-shot": (ep.Krylov(start="one-shot", max_blocks=3), {}),
-    "subspace": ("subspace", {"tol": 1e-6}),
-    "localpower": ("localpower", {"tol": 1e-3}),
-    "faps": ("faps", {"tol": 1e-3}),
-    "faps-random": (ep.FAPS(start="random"), {"tol": 1e-3}),
+    "subspace": ("subspace", {"tol": 1e-2}),
+    "localpower": ("localpower", {"tol": 1e-2}),
+    "faps": ("faps", {"tol": 1e-2}),
+    "faps-random": (ep.FAPS(start="random"), {"tol": 1e-2}),
     "lanczos": ("lanczos", {}),
     "davidson": (ep.Davidson(proxy=np.random.default_rng(8).normal(size=(50, 20)), start="one-shot"), {}),
     "davidson-proxy": (ep.Davidson(proxy=OWN), {}),
-    "power": ("power", {"tol": 1e-3}),
-    "shift-invert": ("shift-invert", {"tol": 1e-6}),
-    "shift-invert-proxy": (ep.ShiftInvert(proxy=OWN), {"tol": 1e-6}),
+    "power": ("power", {"tol": 1e-2}),
+    "shift-invert": ("shift-invert", {"tol": 1e-2}),
+    "shift-invert-proxy": (ep.ShiftInvert(proxy=OWN), {"tol": 1e-2}),
     "hot-potato": ("hot-potato", {}),
     "one-shot": (ep.OneShot(merge="sign"), {}),
     "auto": ("auto", {}),
 }
+"""Tolerances are loose where a method takes many rounds: it converges all the same, and ten rounds show other bits as well."""
 
 PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "personalized": ("varpro", {"tol": 1e-3}),
+    "personalized": ("varpro", {"tol": 1e-2}),
     "personalized, ranks by site": ("varpro", {"tol": 1e-3, "n_local": RANKS, "validation_fraction": 0.2, "center": "site"}),
-    "personalized, perpca": (ep.PerPCA(), {"tol": 3e-2}),
-    "personalized, perpca 2": (ep.PerPCA(choice=2, retraction="qr", start="random"), {"tol": 3e-2, "misalignment": False}),
+    "personalized, perpca": (ep.PerPCA(), {"tol": 1e-1}),
+    "personalized, perpca 2": (ep.PerPCA(choice=2, retraction="qr", start="random"), {"tol": 1e-1, "misalignment": False}),
     "personalized, pooled": ("pooled", {}),
 }
 """Cases of PersonalizedPCA with two global and (at most) two local components."""

@@ -52,7 +52,7 @@ def tiny(monkeypatch):
             "p": {**sweep, "components": [2, 4]},
             "xi": {**sweep, "decay": [1.2, 1.1]},
         },
-        "fig3": {"rows": 800},
+        "fig3": {"rows": 2400},
         "fig4": {"features": 40, "rows": 2000, "sites": 4, "components": 10, "condition": [10, 100]},
         "table4": {"features": 100, "row_counts": [100 * i for i in range(1, 9)], "components": 5, "decay": 1.02},
     }
@@ -226,7 +226,7 @@ def test_fig3_with_cifar100_where_the_user_has_it(monkeypatch, tmp_path):
     monkeypatch.setattr(paper, "IMAGES", {"mnist": "MNIST", "cifar100": "CIFAR-100"})
     made = make("faps-fig3")
     assert [row[0] for row in made.grids[0].rows] == ["MNIST", "CIFAR-100"]
-    assert made.numbers["problems"]["CIFAR-100"] == "48 features, 800 rows, 16 sites, 5 components"
+    assert made.numbers["problems"]["CIFAR-100"] == "48 features, 900 rows, 16 sites, 5 components"
 
 
 def test_no_image_set_at_all(monkeypatch, tmp_path):
