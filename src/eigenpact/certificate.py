@@ -179,11 +179,11 @@ def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
 
 
 def _share(d: int, k: int, b: int) -> float:
-    """What ||F|| must stay below: by the theorem for a block wider than k + 1, else for each of k + 1 given vectors.
+    """What ||F|| must stay below: by the theorem for a block much wider than k, else for each of k + 1 given vectors.
 
-    A corner that is square has now and then a singular value of next to nothing, which no F would stay below.
+    A corner that is nearly square has now and then a singular value of next to nothing, which no F would stay below.
     """
-    return least_share(d, k + 1, b) / sqrt(k + 1) if b > k + 1 else least_share(d, 1, b, FAILURE / (k + 1))
+    return least_share(d, k + 1, b) / sqrt(k + 1) if b > k + 2 else least_share(d, 1, b, FAILURE / (k + 1))
 
 
 class Behind:

@@ -65,12 +65,13 @@ class KrylovSpace:
         """Lengths (k,) of the rounding errors in C Q Y, Y orthonormal (m x k).
 
         Q^T C Q is symmetric but for rounding errors, of which it so shows the part in span(Q); they are taken to be as large in
-        all other directions.
+        all other directions.  Where Q is not quite orthonormal, Ritz vectors are off by as much.
         """
         d, m = self.Q.shape
         CY, QY = self.CQ @ Y, self.Q @ Y
         skew = self.Q.T @ CY - self.CQ.T @ QY
-        lengths: Array = np.linalg.norm(skew, axis=0) * np.sqrt(d / max(m, 1) / 2)
+        askew = np.linalg.norm(self.Q.T @ QY - Y, axis=0) * np.linalg.norm(CY, axis=0)
+        lengths: Array = np.linalg.norm(skew, axis=0) * np.sqrt(d / max(m, 1) / 2) + askew
         return lengths
 
     def ritz(self, count: Callable[[Array], int]) -> Ritz:
@@ -93,9 +94,8 @@ class KrylovSpace:
         """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated
         along."""
         Y = np.ascontiguousarray(self.ritz(lambda _: 0).turn[:, :keep])
-        if also is not None:
-            more = new_directions(self.Q.T @ also, Y, SMALLEST_STEP)
-            Y = orthonormalize(np.concatenate([Y, more], axis=1))
+        more = new_directions(self.Q.T @ also, Y, SMALLEST_STEP) if also is not None else Y[:, :0]
+        Y = orthonormalize(np.concatenate([Y, more], axis=1))
         return KrylovSpace(self.Q @ Y, self.CQ @ Y)
 
     def next_block(self, width: int) -> Array:

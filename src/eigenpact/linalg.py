@@ -95,14 +95,22 @@ def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
 
 
 def _eigenpairs(S: Array, k: int) -> tuple[Array, Array]:
-    """By LAPACK, rows and columns in the order of the diagonal, which suits its reduction."""
+    """By LAPACK, rows and columns in the order of the diagonal, which suits its reduction.
+
+    All eigenvectors come from its divide-and-conquer, which is quick and keeps them orthogonal to rounding; some of them from its
+    robust representations, which may lose two digits of that, so they are made orthonormal again.
+    """
     d = S.shape[0]
     order = np.argsort(-np.diagonal(S), kind="stable")
     ordered = S[np.ix_(order, order)]
-    few = {} if 3 * k > d or d <= NARROW else {"subset_by_index": [d - k, d - 1]}
-    values, vectors = np.linalg.eigh(ordered) if d <= NARROW else scipy.linalg.eigh(ordered, check_finite=False, **few)
-    if len(values) < k:  # where many eigenvalues are equal LAPACK may give fewer than asked for
-        values, vectors = scipy.linalg.eigh(ordered, check_finite=False)
+    if 3 * k > d or d <= NARROW:
+        values, vectors = np.linalg.eigh(ordered)
+    else:
+        values, vectors = scipy.linalg.eigh(ordered, check_finite=False, subset_by_index=[d - k, d - 1])
+        if len(values) == k:
+            vectors = orthonormalize(vectors[:, ::-1])[:, ::-1]
+        else:  # where many eigenvalues are equal it may give fewer than asked for
+            values, vectors = np.linalg.eigh(ordered)
     back = np.empty_like(vectors)
     back[order] = vectors
     return values[::-1][:k].copy(), np.ascontiguousarray(back[:, ::-1][:, :k])

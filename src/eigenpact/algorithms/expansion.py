@@ -227,11 +227,12 @@ class View:
     def improvable(self, stand: Stand) -> bool:
         """Whether rounding errors are in the way that products with the Ritz vectors themselves would not have: blocks that
         contain the direction of one large value lose digits in all others."""
-        return self.settled and not self.met and not stand.anew and _uneven(self.ritz)
+        lost = self.found.rank < self.ritz.Z.shape[1]
+        return ((self.settled and not self.met) or lost) and not stand.anew and _uneven(self.ritz)
 
     def done(self, stand: Stand) -> bool:
         """Whether nothing was missed, and the answer is good enough or as good as it gets."""
-        return self.enough and not self.found.missed and (self.met or (self.settled and not self.improvable(stand)))
+        return self.enough and not self.found.missed and (self.met or self.settled) and not self.improvable(stand)
 
 
 async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Array]:
@@ -408,4 +409,6 @@ def _reason(setup: Setup, view: View, angle: float | None, goal: Goal, converged
         return f"{residual} reached tol {goal.tol:.1e}"
     if goal.angle is not None and angle is not None and angle <= goal.angle:
         return f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {residual}"
+    if angle is None:
+        return f"the answer changes no more, but its angle could not be proved ({goal.told()} asked for); {residual}"
     return f"the estimated sine of the angle, {sine}, is what rounding allows ({goal.told()} asked for); {residual}"

@@ -124,6 +124,8 @@ class Setup:
         Trace of the scatter C that the solver diagonalizes.
     between_share : float
         Share of the pooled variance that lies between the sites' means; "pooled" and "site" centring differ by it.
+    offset : float
+        Distance of the centre in use from the origin, in the scale in use; root mean square over rows if sites have their own.
     n_components : int or float
         Wanted components, or share of the variance.
     """
@@ -136,6 +138,7 @@ class Setup:
     scale: Array
     trace: float
     between_share: float
+    offset: float
     n_components: int | float
     center: Center
     tol: float | None
@@ -161,6 +164,9 @@ class Setup:
         if len(shape) != 2 or shape[1] != self.n_features:
             raise InputError(f"proxy rows have shape {shape}; give a table with the sites' {self.n_features} features")
         rows = np.asarray(proxy, dtype=np.float64)
+        largest = float(np.abs(rows).max(initial=0.0))
+        if np.isfinite(largest) and largest > np.sqrt(LARGEST_TRACE / max(rows.size, 1)):
+            raise InputError(f"the squares of the proxy's values overflow; {OTHER_UNITS} divided by 1e100")
         centre = {"pooled": self.mean, "site": rows.mean(axis=0), False: None}[self.center]
         return Rows(rows, centre, self.scale)
 
@@ -205,6 +211,7 @@ async def agree(problem: Problem) -> Setup:
     if 0 < total < 1 / LARGEST_TRACE:
         raise InputError(f"the squares of the values underflow; {OTHER_UNITS} multiplied by 1e100")
     spread_total = float(within + between)
+    offsets = {"pooled": 0.0, "site": float(between) / n, False: -np.inf}[problem.center] + float(((mean / scale) ** 2).sum())
     return Setup(
         n_sites=int(n_sites),
         single=bool(n_single == n_sites),
@@ -214,6 +221,7 @@ async def agree(problem: Problem) -> Setup:
         scale=scale,
         trace=float(total),
         between_share=float(between) / spread_total if spread_total > 0 else 0.0,
+        offset=float(np.sqrt(max(0.0, offsets))),
         n_components=n_components,
         center=problem.center,
         tol=problem.tol,

@@ -70,7 +70,7 @@ def cut_in_words(cut: Cut, k: int) -> str:
         "clear": f"component {k} has more variance than component {k + 1}",
         "tied": f"components {k} and {k + 1} have the same variance as far as rounding tells",
         "hidden": f"the variances of components {k} and {k + 1} differ by less than rounding errors allow to tell",
-        "empty": f"the rows have variance in fewer than {k} directions, the other components are arbitrary",
+        "empty": f"beyond rounding errors the rows have variance in fewer than {k} directions, other components are arbitrary",
     }[cut]
 
 

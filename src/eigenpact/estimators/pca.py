@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..algorithms.expansion import EXACT_ANGLE
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, cut_in_words
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
@@ -23,6 +24,9 @@ from .plans import plan_of
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
+
+LIMITS = 10.0
+"""How many times larger than the solver's own estimate the whole must be to be told of."""
 
 
 class FederatedPCA(SiteEstimator):
@@ -39,7 +43,7 @@ class FederatedPCA(SiteEstimator):
     center : "pooled", "site" or False
         Subtract the pooled mean, each site's own mean, or nothing.
     scale : None or "pooled"
-        Divide by the pooled standard deviations (about the centre in use).
+        Divide by the pooled standard deviations, about the sites' own means for ``center="site"``, else about the pooled mean.
     tol : float, optional
         Bound on the scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C; None takes the solver's own.
     max_rounds : int
@@ -167,6 +171,7 @@ class FederatedPCA(SiteEstimator):
                 "dtype": "float32" if setup.single else "float64",
                 "trace": setup.trace,
                 "between_share": setup.between_share,
+                "offset": setup.offset,
                 "sites": list(driver.roster),
                 "rounds": driver.rounds,
                 "setup_rounds": driver.setup_rounds,
@@ -203,9 +208,11 @@ class FederatedPCA(SiteEstimator):
         self.n_setup_rounds_ = facts["setup_rounds"]
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
-        offsets = arrays["mean"] / arrays["scale"] if self.center == "pooled" and k < d else np.zeros(d)
         last = float(eigenvalues[-1]) / n if k else 0.0
-        self.angle_estimate_ = _with_rounding(facts["angle"], dtype, offsets, last)
+        self.angle_estimate_ = _with_rounding(facts["angle"], dtype, facts["offset"] if k < d else 0.0, last)
+        if self.angle_estimate_ is not None and self.angle_estimate_ > LIMITS * max(facts["angle"], EXACT_ANGLE):
+            what = "single precision" if dtype != np.float64 else "the rows' distance from the origin"
+            self.stop_reason_ += f"; {what} limits the sine to about {self.angle_estimate_:.1e}"
         advice = _advice(self)
         self.stop_reason_ += f"; {advice}" if advice else ""
         self.between_site_share_ = facts["between_share"]
@@ -217,6 +224,8 @@ class FederatedPCA(SiteEstimator):
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
         if advice and self.angle_estimate_ is None and self.converged_:
             warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
+        elif facts["cut"] == "empty":
+            warnings.warn(f"{cut_in_words('empty', k)}; ask for fewer components", NotIdentifiableWarning, stacklevel=3)
         elif facts["cut"] in ("tied", "hidden"):
             warnings.warn(
                 f"{cut_in_words(facts['cut'], k)}, so component {k} is one of many that would do; ask for fewer or more "
@@ -285,15 +294,15 @@ class FederatedPCA(SiteEstimator):
         return int(self.components_.shape[0])
 
 
-def _with_rounding(angle: float | None, dtype: np.dtype[Any], offsets: Array, variance: float) -> float | None:
+def _with_rounding(angle: float | None, dtype: np.dtype[Any], offset: float, variance: float) -> float | None:
     """The estimate for components that are rounded to ``dtype``, of rows centred by a rounded mean.
 
-    A mean known to eps |m| adds eps^2 m m^T to the covariance.  ``offsets`` is m in the units of the components, ``variance``
-    that of the last one.
+    A mean m known to eps ||m|| adds eps^2 m m^T to the covariance, as rows do that are rounded so far from the origin.
+    ``offset`` is ||m|| in the units of the components, ``variance`` that of the last one.
     """
     if angle is None:
         return None
-    centring = float(np.sum((np.finfo(float).eps * offsets) ** 2)) / variance if variance > 0 else 0.0
+    centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
     rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
     return min(1.0, float(np.sqrt(angle**2 + centring**2 + rounding**2)))
 

@@ -57,7 +57,7 @@ class PersonalizedPCA(SiteEstimator):
         Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e5 times the spread then
         leaves too few digits for the rest).
     scale : None or "pooled"
-        Divide by the pooled standard deviations (about the centre in use).
+        Divide by the pooled standard deviations, about the sites' own means for ``center="site"``, else about the pooled mean.
     validation_fraction : float, optional
         Share of each site's rows to hold out: the run stops when the error on them no longer falls.  None uses all rows.
     misalignment : bool
