@@ -137,6 +137,8 @@ class Certificate:
 def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
     """The certificate of ``ritz`` from a space whose span contains the random block ``omega`` (d x b)."""
     d, k, values = space.Q.shape[0], ritz.Z.shape[1], ritz.values
+    if k >= d:
+        return Certificate(0.0, 0.0, missed=False, cut="clear", rank=k)
     noise = rounding_errors(space, ritz)
     rank = int(np.sum(values[:k] > ZERO * float(noise.max(initial=0.0))))
     if rank < k:
@@ -145,8 +147,6 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
         leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
         found = certify(space, leading, omega)
         return Certificate(found.angle, found.rounding, found.missed, cut="empty", rank=min(rank, found.rank))
-    if k >= d:
-        return Certificate(0.0, 0.0, missed=False, cut="clear", rank=k)
     if k >= space.size:
         return Certificate(None, 1.0, missed=True, cut="clear", rank=k)
     behind = Behind(space, ritz, omega)

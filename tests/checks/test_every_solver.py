@@ -108,7 +108,8 @@ def test_rank_deficient_and_constant_features(label: str) -> None:
     sites = {"A": X[:15], "B": np.repeat(X[15:20], 3, axis=0), "C": X[20:]}
     pca = fit(label, sites, 3)
     assert_pooled(pca, sites, 3)
-    more = fit(label, sites, 5)
+    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 5 directions"):
+        more = fit(label, sites, 5)
     np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(5), atol=1e-10)
     assert largest_sine(pca.components_.T, more.components_.T) <= 1e-8
     np.testing.assert_allclose(more.explained_variance_[3:], 0, atol=1e-12 * more.explained_variance_[0])
@@ -117,7 +118,8 @@ def test_rank_deficient_and_constant_features(label: str) -> None:
 @pytest.mark.parametrize("label", SOLVERS)
 def test_zero_variance(label: str) -> None:
     """Rows that are all alike have no direction, and no solver fails or divides by zero."""
-    pca = fit(label, {"A": np.full((4, 3), 2.5), "B": np.full((5, 3), 2.5)}, 2)
+    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 2 directions"):
+        pca = fit(label, {"A": np.full((4, 3), 2.5), "B": np.full((5, 3), 2.5)}, 2)
     np.testing.assert_array_equal(pca.explained_variance_, 0)
     np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(2), atol=1e-12)
 
@@ -222,6 +224,7 @@ def test_a_proxy_that_leads_astray_is_given_up(populations: tuple[dict[str, Any]
     assert other.n_rounds_ <= plain.n_rounds_ + 4
 
 
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     d=st.integers(2, 9),

@@ -224,7 +224,7 @@ class FederatedPCA(SiteEstimator):
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
         if advice and self.angle_estimate_ is None and self.converged_:
             warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
-        elif facts["cut"] == "empty":
+        elif facts["cut"] == "empty" and self.n_components is not None:
             warnings.warn(f"{cut_in_words('empty', k)}; ask for fewer components", NotIdentifiableWarning, stacklevel=3)
         elif facts["cut"] in ("tied", "hidden"):
             warnings.warn(

@@ -73,6 +73,7 @@ def test_units_do_not_matter(factor: float) -> None:
     np.testing.assert_allclose(one.components_, other.components_, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
 def test_odd_shapes() -> None:
     """A first site with fewer rows than columns carried, all components, one site, sparse rows, rows that are all zero."""
     sites, _ = gaussian_sites(3, 50, 6, 2)

@@ -96,6 +96,7 @@ def test_svd_is_exact_for_low_rank_sites() -> None:
     assert largest_sine(fit(sites, 2, "stack").components_.T, pooled) > 0.01
 
 
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
 @pytest.mark.parametrize("merge", MERGES)
 def test_one_site_tiny_sites_and_no_variance(merge: str) -> None:
     """One site gives its own PCA; sites with fewer rows than components, or none that vary, give an orthonormal answer."""
