@@ -21,8 +21,9 @@ Rounds
     of its blocks failed to halve the residual it is given up, and line 7 takes the residuals of the Ritz vectors instead.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 4), with a proxy or a one-shot start d x 2k, once d x (2k + 4)) each round, to be summed.  Whoever sees
-    the single replies of enough rounds can solve for Y_i^T Y_i.
+    Y_i^T Y_i B (d x (k + 4), with a proxy or a one-shot start d x (k + max(k, 4)), once d x (2k + 4), and at most once, where one
+    variance dwarfs the others, for a basis of the whole space) each round, to be summed.  Whoever sees the single replies of
+    enough rounds can solve for Y_i^T Y_i.
     With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used for a proxy at the coordinator's own site only: the model is computed where the rows are, nothing travels.
 

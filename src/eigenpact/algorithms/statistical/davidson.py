@@ -18,8 +18,8 @@ Rounds
     others makes a poor preconditioner, which costs rounds, a few more than Lanczos in trials, and never the answer.
 
 Leaves the site
-    Y_i^T Y_i B (d x 2k, at least d x (k + 4)) each round, to be summed.  Whoever sees the single replies of enough rounds can
-    solve for Y_i^T Y_i. With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
+    Y_i^T Y_i B (d x (k + max(k, 4)), and at most once, where one variance dwarfs the others, for a basis of the whole space) each
+    round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.  With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used at the coordinator's own site only: the preconditioner is applied where the rows are, nothing travels.
 
 Cost

@@ -16,8 +16,9 @@ Rounds
     span of the next Lanczos block, and as many directions for the proof.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 4), from a one-shot start d x 2k) each round, to be summed.  Whoever sees the single replies of enough
-    rounds can solve for Y_i^T Y_i. With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
+    Y_i^T Y_i B (d x (k + 4), from a one-shot start d x (k + max(k, 4)), and at most once, where one variance dwarfs the others,
+    for a basis of the whole space) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for
+    Y_i^T Y_i.  With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
 
 Cost
     8 d (k + 4) bytes each way and 4 n_i d (k + 4) flops per site and round; the coordinator keeps 2 max_blocks d (k + 4) numbers.
