@@ -6,8 +6,8 @@ Rounds
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B], C Q <- [C Q, C B]; Rayleigh-Ritz on span(Q): leading Ritz vectors Z with residuals R
     5.     stop if Z is good enough **and** the random block proves that no direction was missed (``certificate.py``)
-    6.     once, if rounding errors are in the way because one Ritz value dwarfs the others: turn Q to Ritz vectors, make C Q anew
-           thick restart: if another block would exceed max_blocks, keep leading Ritz vectors, three columns of Omega and the
+    6.     once, if rounding errors are in the way because one Ritz value dwarfs the rest: turn Q to Ritz vectors, make C Q anew;
+           if another block would exceed max_blocks (thick restart): keep leading Ritz vectors, three columns of Omega and the
            solutions of (lambda I - C) X = Omega that the space has, lambda >= theta_k: F(lambda) then stays as small as it was
     7.     B <- what the method adds (k directions), and k that make the proof: those of F(theta_k), where a missed direction
            would show

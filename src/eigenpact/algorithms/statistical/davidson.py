@@ -19,7 +19,8 @@ Rounds
 
 Leaves the site
     Y_i^T Y_i B (d x (k + max(k, 4)), and at most once, where one variance dwarfs the others, for a basis of the whole space) each
-    round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.  With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
+    round, to be summed.  Whoever sees the single replies of enough rounds can solve for Y_i^T Y_i.
+    With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used at the coordinator's own site only: the preconditioner is applied where the rows are, nothing travels.
 
 Cost
