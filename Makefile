@@ -35,8 +35,8 @@ test: lint ## lint, then all tests but the slow and the violent ones, on two cor
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "not faults and not paper"
 
 test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts or follow a page through a whole federation
-	$(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
-	$(BIN)/pytest -m "faults and crowded"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
 
 fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong (FITS=5000 SEED=0)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
