@@ -146,7 +146,8 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
             return Certificate(None, 1.0, missed=False, cut="empty", rank=0)
         leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
         found = certify(space, leading, omega)
-        return Certificate(found.angle, found.rounding, found.missed, cut="empty", rank=min(rank, found.rank))
+        known: Cut = "clear" if found.missed else "empty"
+        return Certificate(found.angle, found.rounding, found.missed, cut=known, rank=min(rank, found.rank))
     if k >= space.size:
         return Certificate(None, 1.0, missed=True, cut="clear", rank=k)
     behind = Behind(space, ritz, omega)
@@ -155,8 +156,8 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
     gap = inside - float(values[k])
     excluded = behind.excludes(inside + max(margin, SAME * inside))
     if gap <= TIE * float(noise[-1]):
-        known = excluded and margin <= TIE * float(np.linalg.norm(noise))
-        cut: Cut = "clear" if not known else "tied" if gap <= EQUAL * inside else "hidden"
+        at_rounding = margin <= TIE * float(np.linalg.norm(noise))
+        cut: Cut = "clear" if not (excluded and at_rounding) else "tied" if gap <= EQUAL * inside else "hidden"
         return Certificate(None, 1.0, missed=not excluded, cut=cut, rank=k)
     allowed = (inside - share * gap for share in SHARES_OF_GAP) if behind.excludes(inside) else ()
     bound = next((mu for mu in allowed if behind.excludes(mu)), None)

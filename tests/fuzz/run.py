@@ -75,10 +75,15 @@ class Case:
     @classmethod
     def parse(cls, text: str) -> Case:
         """The case that ``str`` writes so."""
-        family, seed, solver, tol, angle_tol = text.split("/")
+        form = "family/seed/solver/tol/angle_tol, tol and angle_tol a number or None"
+        try:
+            family, seed, solver, tol, angle_tol = text.split("/")
+            case = cls(family, int(seed), solver, *(None if x == "None" else float(x) for x in (tol, angle_tol)))
+        except ValueError as error:
+            raise SystemExit(f"{text!r} is no case: it must be {form}") from error
         if family not in FAMILIES or solver not in SOLVERS:
             raise SystemExit(f"{text!r} is no case; families: {', '.join(FAMILIES)}; solvers: {', '.join(SOLVERS)}")
-        return cls(family, int(seed), solver, *(None if x == "None" else float(x) for x in (tol, angle_tol)))
+        return case
 
     @property
     def command(self) -> str:
@@ -198,13 +203,20 @@ def table(tried: list[Tried]) -> str:
     return "\n".join(lines)
 
 
+def _positive(text: str) -> int:
+    """A whole number above zero, for argparse."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number >= 1")
+    return int(text)
+
+
 def main() -> int:
     """Explore, or repeat one case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fits", type=int, default=5000)
+    parser.add_argument("--fits", type=_positive, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=_positive, default=2)
     parser.add_argument("--repeat", metavar="CASE", help="family/seed/solver/tol/angle_tol, as printed beside a wrong fit")
     parser.add_argument("--family", choices=list(FAMILIES), help="of this family only")
     parser.add_argument("--solver", choices=list(SOLVERS), help="by this solver only")

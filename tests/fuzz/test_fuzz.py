@@ -271,3 +271,12 @@ def test_table_counts_every_verdict() -> None:
     lines = table(tried).splitlines()
     assert lines[0].split()[:2] == ["solver", "fits"]
     assert lines[-1].split()[:2] == ["all", "3"] or lines[-2].split()[:2] == ["all", "3"]
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "ties/one/krylov/None/None", "ties/1/krylov/None", "ties/1/krylov/None/small", "ties/1/no/None/None"]
+)
+def test_what_is_no_case_is_told(text: str) -> None:
+    """With the form that it must have, or the names that there are."""
+    with pytest.raises(SystemExit, match=f"{text}' is no case"):
+        Case.parse(text)

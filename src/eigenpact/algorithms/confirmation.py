@@ -9,7 +9,7 @@ rounds, about as many as block Krylov would from there, where these methods take
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -97,17 +97,14 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
     k = Z.shape[1]
     state = await begin(setup, Z, rounds)
     Z, CZ = state["Q"][:, :k], state["CQ"][:, :k]
-    values, rotation = top_eigenpairs(Z.T @ CZ)
-    residual = kkt(CZ, Z, setup.trace)
+    known = unconfirmed(Z, CZ, setup.trace, rounds + 1)
     comparison = _Comparison(None, goal.angle, np.ascontiguousarray(Z))
     found = await expand(setup, None, state, goal=comparison, max_blocks=BLOCKS, own=Z)
     turned = largest_sine(Z, found.basis) if k < setup.n_features else 0.0
-    short = float(found.eigenvalues.sum() - values.sum())
-    allowed = k * max(residual, goal.tol or 0.0) * setup.trace
-    return Verdict(
-        basis=np.ascontiguousarray(Z @ rotation),
-        values=np.maximum(values, 0.0),
-        kkt=residual,
+    short = float(found.eigenvalues.sum() - known.values.sum())
+    allowed = k * max(known.kkt, goal.tol or 0.0) * setup.trace
+    return replace(
+        known,
         angle=None if found.angle is None else min(1.0, turned + found.angle),
         cut=found.cut,
         certain=found.converged,

@@ -225,6 +225,12 @@ class View:
         enough = setup.wanted(ritz.values) is not None
         return cls(ritz, residual, found, rough, angle, enough, goal.met(residual, angle, ritz.Z), settled)
 
+    def progress(self, setup: Setup, state: dict[str, Array] | None) -> Progress:
+        """What is told of the round, with the ``state`` to go on from."""
+        details = {} if self.angle is None else {"angle": self.angle}
+        share = setup.share(self.ritz.values[: self.ritz.Z.shape[1]])
+        return Progress(basis=self.ritz.Z, objective=share, kkt=self.residual, details=details, state=state)
+
     def improvable(self, stand: Stand) -> bool:
         """Whether rounding errors are in the way that products with the Ritz vectors themselves would not have: blocks that
         contain the direction of one large value lose digits in all others."""
@@ -283,9 +289,7 @@ async def expand(
         last = stand.rounds >= setup.max_rounds or (done and stand.confirmed)
         if own is None:
             saved = None if last else _state(space, past, stand) | dict(facts or {})
-            details = {} if view.angle is None else {"angle": view.angle}
-            share = setup.share(view.ritz.values[: view.ritz.Z.shape[1]])
-            await Progress(basis=view.ritz.Z, objective=share, kkt=view.residual, details=details, state=saved)
+            await view.progress(setup, saved)
         else:
             confirming = {"confirming": 1.0 if view.angle is None else view.angle}
             await Progress(basis=own, kkt=kkt(state["CQ"][:, : own.shape[1]], own, setup.trace), details=confirming)

@@ -211,7 +211,9 @@ async def agree(problem: Problem) -> Setup:
     if 0 < total < 1 / LARGEST_TRACE:
         raise InputError(f"the squares of the values underflow; {OTHER_UNITS} multiplied by 1e100")
     spread_total = float(within + between)
-    offsets = {"pooled": 0.0, "site": float(between) / n, False: -np.inf}[problem.center] + float(((mean / scale) ** 2).sum())
+    offset = 0.0 if problem.center is False else float(np.hypot.reduce(mean / scale))  # which does not overflow
+    if problem.center == "site":
+        offset = float(np.hypot(offset, np.sqrt(between / n)))
     return Setup(
         n_sites=int(n_sites),
         single=bool(n_single == n_sites),
@@ -221,7 +223,7 @@ async def agree(problem: Problem) -> Setup:
         scale=scale,
         trace=float(total),
         between_share=float(between) / spread_total if spread_total > 0 else 0.0,
-        offset=float(np.sqrt(max(0.0, offsets))),
+        offset=offset,
         n_components=n_components,
         center=problem.center,
         tol=problem.tol,

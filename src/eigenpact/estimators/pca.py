@@ -25,8 +25,8 @@ from .plans import plan_of
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
 
-LIMITS = 10.0
-"""How many times larger than the solver's own estimate the whole must be to be told of."""
+WORTH_TELLING = 2.0
+"""How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
 
 
 class FederatedPCA(SiteEstimator):
@@ -209,10 +209,13 @@ class FederatedPCA(SiteEstimator):
         self.converged_ = facts["converged"]
         self.stop_reason_ = facts["reason"]
         last = float(eigenvalues[-1]) / n if k else 0.0
-        self.angle_estimate_ = _with_rounding(facts["angle"], dtype, facts["offset"] if k < d else 0.0, last)
-        if self.angle_estimate_ is not None and self.angle_estimate_ > LIMITS * max(facts["angle"], EXACT_ANGLE):
-            what = "single precision" if dtype != np.float64 else "the rows' distance from the origin"
-            self.stop_reason_ += f"; {what} limits the sine to about {self.angle_estimate_:.1e}"
+        limits = _limits(dtype, facts["offset"] if k < d else 0.0, last)
+        self.angle_estimate_ = facts["angle"]
+        if self.angle_estimate_ is not None:
+            self.angle_estimate_ = min(1.0, float(np.linalg.norm([facts["angle"], *limits.values()])))
+            what = max(limits, key=limits.__getitem__)
+            if limits[what] > WORTH_TELLING * max(facts["angle"], EXACT_ANGLE):
+                self.stop_reason_ += f"; {what} limits the sine to about {self.angle_estimate_:.1e}"
         advice = _advice(self)
         self.stop_reason_ += f"; {advice}" if advice else ""
         self.between_site_share_ = facts["between_share"]
@@ -294,17 +297,15 @@ class FederatedPCA(SiteEstimator):
         return int(self.components_.shape[0])
 
 
-def _with_rounding(angle: float | None, dtype: np.dtype[Any], offset: float, variance: float) -> float | None:
-    """The estimate for components that are rounded to ``dtype``, of rows centred by a rounded mean.
+def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
+    """The sines that rounded rows and components allow at best, by what limits them.
 
-    A mean m known to eps ||m|| adds eps^2 m m^T to the covariance, as rows do that are rounded so far from the origin.
-    ``offset`` is ||m|| in the units of the components, ``variance`` that of the last one.
+    Components are rounded to ``dtype``.  A mean m known to eps ||m|| adds eps^2 m m^T to the covariance.  ``offset`` is ||m|| in
+    the units of the components, ``variance`` that of the last one.
     """
-    if angle is None:
-        return None
     centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
     rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
-    return min(1.0, float(np.sqrt(angle**2 + centring**2 + rounding**2)))
+    return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
 
 
 def _advice(pca: FederatedPCA) -> str:
