@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +304,18 @@ def test_variance_that_squares_cannot_resolve_is_told(solver: str) -> None:
     with pytest.warns(ep.NotIdentifiableWarning, match="beyond rounding errors"):
         pca = ep.FederatedPCA(2, solver=solver, random_state=0, max_rounds=50).fit({"a": X[:20], "b": X[20:]})
     assert pca.angle_estimate_ is None
+
+
+@pytest.mark.parametrize("solver", ["one-shot", "hot-potato"])
+def test_an_angle_that_one_round_leaves_unknown_is_not_put_down_to_a_dwarfing_feature(solver: str) -> None:
+    """Its share is told, without a warning that components are lost: in units of 1e5 they are not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 200)) * np.r_[1e5, 1.003 ** -np.arange(199.0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pca = ep.FederatedPCA(3, solver=solver, random_state=0).fit({"a": X[:100], "b": X[100:]})
+    assert pca.angle_estimate_ is None
+    assert "feature 0 has" in pca.stop_reason_
 
 
 @pytest.mark.parametrize("solver", [ep.Krylov, ep.Davidson, ep.ShiftInvert])

@@ -225,7 +225,8 @@ class FederatedPCA(SiteEstimator):
         self.ledger_ = outcome.ledger
         if not self.converged_:
             warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
-        if advice and self.angle_estimate_ is None and self.converged_:
+        unseen = self.tol is not None or facts["cut"] != "clear"  # else it was one round, which seldom proves an angle
+        if advice and self.angle_estimate_ is None and self.converged_ and unseen:
             warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
         elif facts["cut"] == "empty" and self.n_components is not None:
             warnings.warn(f"{cut_in_words('empty', k)}; ask for fewer components", NotIdentifiableWarning, stacklevel=3)

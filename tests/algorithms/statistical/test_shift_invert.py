@@ -168,3 +168,16 @@ def test_power_is_the_power_method() -> None:
     assert early.converged_
     with pytest.raises(InputError, match="angle_tol=0 must be a sine between 0 and 1"):
         ep.Power(angle_tol=0)
+
+
+@pytest.mark.parametrize("proxy", [None, "a"])
+def test_more_components_than_directions_with_variance(proxy: str | None) -> None:
+    """Directions of rounding errors alone end at once: no step changes them, and none may be tried for ever."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 36))
+    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 12"):
+        pca = ep.FederatedPCA(12, solver=ep.ShiftInvert(proxy=proxy), random_state=0).fit({"a": X[:20], "b": X[20:]})
+    exact = np.linalg.svd(X - X.mean(axis=0))[2][:4].T
+    assert pca.converged_
+    assert pca.n_rounds_ <= 100
+    assert largest_sine(pca.components_[:4].T, exact) <= 1e-6

@@ -68,8 +68,8 @@ from .preconditioner import Preconditioner, preconditioner
 REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
 """How far inner residuals are reduced; the least shift, in gaps; and the largest gap believed, as a share of rho."""
 
-STILL_NEW = 1e-8
-"""Of a unit vector, how much must be left after deflation to begin from it."""
+STILL_NEW, NOTHING = 1e-8, 1e-15
+"""Of a unit vector, how much must be left after deflation to begin from it; and the share of the trace that is rounding error."""
 
 FAILURE, ACCURACY, FINEST, LITERAL_SLIP = 0.1, 1e-6, 1e-13, 10.0
 """Of literal mode: probability p of failure, accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64,
@@ -165,11 +165,15 @@ class ShiftInvert:
             angle = residual_angle(size, rho, rho - delta)
             await C.tell(setup, w, Cw, angle)
             good = goal.tol is not None and caution * size <= goal.tol * setup.trace
-            good = good or (goal.angle is not None and caution * angle <= goal.angle) or size <= FINEST * rho
+            good = good or (goal.angle is not None and caution * angle <= goal.angle)
+            good = good or size <= FINEST * rho or rho <= NOTHING * setup.trace  # then any other direction left would do as well
             if good or C.exhausted:  # line 3
                 return Found(w, Cw, angle, good)
             shift = max(lowest, rho + float(np.clip(size, SHORTEST_SHIFT * delta, delta)))  # line 4
+            before = C.rounds
             solved = await self._solve(System(C, shift, inverse), w, r, shift - rho)  # line 5
+            if C.rounds == before:  # the residual is nothing but rounding errors: no step would change w
+                return Found(w, Cw, angle, good)
             if solved.negative is not None:  # line 6
                 p, Cp = solved.negative
                 w, Cw = p / np.linalg.norm(p), Cp / np.linalg.norm(p)
