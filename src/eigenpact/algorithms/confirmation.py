@@ -78,12 +78,12 @@ class Verdict:
     rounds: int
 
     def good(self, goal: Goal) -> bool:
-        """Whether the answer may be called converged."""
+        """Whether the answer may be called converged: by its angle, or where equal variances leave none, by its residual."""
         if not self.certain or self.lost:
             return False
         if goal.tol is not None and self.kkt <= goal.tol:
             return True
-        return goal.angle is not None and (self.angle is None or self.angle <= goal.angle)
+        return goal.angle is not None and (self.kkt if self.angle is None else self.angle) <= goal.angle
 
     def caution(self, goal: Goal, believed: float) -> float:
         """By how much the method's own estimate, ``believed`` when it stopped, must be smaller the next time."""
