@@ -1,81 +1,35 @@
-"""Write the pages that follow from the source: reference/commands.md and reference/wire-table.md.
+"""Write the pages that follow from the source: commands.md, solvers.md and wire-table.md in reference/.
 
-Run ``python docs/generate.py`` after changing a command or a local function; a test compares the files with what this writes.
+Run ``python docs/generate.py`` after changing a command, a solver or a local function; a test compares the files with what
+this writes.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
 import typer
 
+from eigenpact.algorithms.families import FAMILIES
+from eigenpact.algorithms.method import Part
 from eigenpact.cli import app
-from eigenpact.runtime import LocalFunction, wire_table
+from eigenpact.estimators.plans import ESTIMATORS
+from eigenpact.estimators.registry import estimator_of, solvers_for
+from eigenpact.runtime import Gather, LocalFunction, wire_table
+from eigenpact.runtime.fingerprint import rows_digest
 from eigenpact.runtime.local import BOUNDS
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by docs/generate.py; do not edit. -->\n"
 
-PARTS = {
-    "Before the first step (only with a journal)": "eigenpact.runtime.fingerprint",
-    "Set-up of every solver": "eigenpact.algorithms.setup",
-    "One-shot start (only when asked for)": "eigenpact.algorithms.start",
-    "gram": "eigenpact.algorithms.consensus.gram",
-    "krylov": "eigenpact.algorithms.consensus.krylov",
-    "subspace": "eigenpact.algorithms.consensus.subspace",
-    "localpower": "eigenpact.algorithms.consensus.localpower",
-    "faps": "eigenpact.algorithms.consensus.faps",
-    "one-shot": "eigenpact.algorithms.statistical.one_shot",
-    "power, lanczos, davidson, shift-invert": "eigenpact.algorithms.expansion",
-    "Preconditioner of davidson and shift-invert": "eigenpact.algorithms.statistical.preconditioner",
-    "hot-potato": "eigenpact.algorithms.statistical.hot_potato",
-    "Set-up and end of every solver of personalized PCA": "eigenpact.algorithms.personalized.parts",
-    "Merged start of personalized PCA": "eigenpact.algorithms.personalized.start",
-    "varpro": "eigenpact.algorithms.personalized.varpro",
-    "perpca": "eigenpact.algorithms.personalized.perpca",
-    "individual, pooled and distpca": "eigenpact.algorithms.personalized.baselines",
-    "Set-up of RobustPCA": "eigenpact.algorithms.robust.agreement",
-    "shrinking (RobustPCA)": "eigenpact.algorithms.robust.shrinking",
-    "dcf (RobustPCA)": "eigenpact.algorithms.robust.dcf",
-    "Doubts (RobustPCA, only where a feature has a component to itself)": "eigenpact.algorithms.robust.doubts",
-    "Shares of errors (RobustPCA, only when asked for)": "eigenpact.algorithms.robust.shares",
-    "Graph: projection consensus": "eigenpact.algorithms.graph.projection_consensus",
-    "Graph: rows and the common mean (projection consensus)": "eigenpact.algorithms.graph.neighbourhood",
-    "Graph: start (projection consensus)": "eigenpact.algorithms.graph.frames",
-    "Graph: signs (projection consensus)": "eigenpact.algorithms.graph.signs",
-    "Graph: further components (projection consensus)": "eigenpact.algorithms.graph.deflation",
-    "Graph: whether to trust a component (projection consensus)": "eigenpact.algorithms.graph.trust",
-    "Graph: features (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.features",
-    "Graph: tracking (random features, landmarks, GraphPCA)": "eigenpact.algorithms.graph.tracking",
-    "Graph: averages by gossip": "eigenpact.algorithms.graph.gossip",
-    "Graph: baselines": "eigenpact.algorithms.graph.baselines",
-}
-"""Heading -> module whose local functions are listed there."""
-
-REMARKS = {
-    "Before the first step (only with a journal)": "Bytes (uint8). No round is counted; a session that resumes asks again.\n",
-    "Set-up of every solver": '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces '
-    '`keep_centre` with `center="site"`.\n',
-    "localpower": "From the round on in which q is 1, `scatter_action` replaces `local_power`.\n",
-    "faps": "`literal_step` replaces `consensus_step` with `literal=True`; `scatter_action` confirms the answer in the end.\n",
-    "Set-up and end of every solver of personalized PCA": "`local_share` runs unless `misalignment=False`; `settle` only if the "
-    "last step tried was refused, or with rows held out.\n",
-    "individual, pooled and distpca": "`own_part` is of individual and pooled (after `krylov`), `exact_local_part` of distpca.\n",
-    "Set-up of RobustPCA": '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.\n',
-    "shrinking (RobustPCA)": "`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
-    '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.\n',
-    "Graph: projection consensus": '"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
-    "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.\n",
-    "krylov": "`model_directions` runs only with `proxy=` a site's name, and only at that site.\n",
-    "one-shot": "Then `scatter_action`, as below, unless `confirm=False`.\n",
-    "Preconditioner of davidson and shift-invert": "These run only with `proxy=` a site's name, and only at that site.\n",
-    "hot-potato": "Passed from site to site; then `scatter_action`, as above, unless `confirm=False`.\n",
-}
+FINGERPRINT = Part(
+    "Before the first step (only with a journal)",
+    {Gather: (rows_digest,)},
+    "Bytes (uint8). No round is counted; a session that resumes asks again.",
+)
 
 
 def commands_page() -> str:
@@ -106,11 +60,46 @@ def wire_page() -> str:
         "message against them; nothing else crosses. `d` is the number of features, `k` and `m` numbers of columns; a shape of "
         '"number" is a single number.\n',
     ]
-    for heading, module in PARTS.items():
-        remark = [REMARKS[heading]] if heading in REMARKS else []
-        parts += [f"## {heading}\n", *remark, *_wire_rows(_local_functions(importlib.import_module(module)))]
+    for part in dict.fromkeys([FINGERPRINT, *_declared_parts()]):
+        remark = [f"{part.remark}\n"] if part.remark else []
+        parts += [f"## {part.title}\n", *remark, *_wire_rows(part.functions)]
     parts += ["## Bounds\n", *(f"- {name}: {meaning}" for name, meaning in BOUNDS.items()), ""]
     return "\n".join(parts)
+
+
+def solvers_page() -> str:
+    """Every solver that is declared: who takes it, its family, what it is, and the local functions that it calls."""
+    rows = [
+        f"| `{name}` | {estimator_of(solver)} | {solver.declared.family} | {solver.declared.role} | {_doc(solver)} | "
+        f"{', '.join(solver.declared.kinds)} |"
+        for name, solver in solvers_for(*ESTIMATORS).items()
+    ]
+    return "\n".join(
+        [
+            NOTE,
+            "# Solvers\n",
+            "Every solver that is declared by `@method`, in this package or in an installed one "
+            "([how to add one](../how-to/add-an-algorithm.md)). What each sends is in the [wire table](wire-table.md); "
+            "which to take, on the page on [choosing one](../how-to/choose-a-solver.md).\n",
+            "| solver | of | family | gives | in short | collectives of its own |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _declared_parts() -> Iterable[Part]:
+    """What families and solvers have in common, and what is each solver's own, where that is anything."""
+    solvers = list(solvers_for(*ESTIMATORS).values())
+    for name, family in FAMILIES.items():
+        yield from family.parts
+        for solver in (solver for solver in solvers if solver.declared.family == name):
+            yield from (part for part in solver.declared.parts if part.functions)
+
+
+def _doc(solver: Any) -> str:
+    return str(solver.__doc__).partition("\n")[0].replace("``", "`").replace("|", "\\|")
 
 
 def _command(title: str, command: click.Command) -> list[str]:
@@ -139,10 +128,6 @@ def _plain(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
-def _local_functions(module: ModuleType) -> list[LocalFunction]:
-    return [value for value in vars(module).values() if isinstance(value, LocalFunction)]
-
-
 def _wire_rows(functions: Iterable[LocalFunction]) -> list[str]:
     rows = ["| function | way | array | shape | bound |", "|---|---|---|---|---|"]
     for row in wire_table(functions):
@@ -153,7 +138,11 @@ def _wire_rows(functions: Iterable[LocalFunction]) -> list[str]:
 
 def pages() -> dict[Path, str]:
     """Path -> content of every generated page."""
-    return {REFERENCE / "commands.md": commands_page(), REFERENCE / "wire-table.md": wire_page()}
+    return {
+        REFERENCE / "commands.md": commands_page(),
+        REFERENCE / "solvers.md": solvers_page(),
+        REFERENCE / "wire-table.md": wire_page(),
+    }
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from eigenpact.cli import compare
 from eigenpact.errors import FileError
-from eigenpact.estimators.choices import SOLVERS
+from eigenpact.estimators.choices import joint_solvers
 from eigenpact.report import pictures
 from eigenpact.report.comparison import Run, candidates
 from eigenpact.runtime import RoundRecord
@@ -81,7 +81,7 @@ def test_help_says_that_it_is_a_rehearsal(run):
 def test_a_line_for_every_solver_while_it_runs(run):
     lines = run("compare", *FILES, "-k", 2).stderr.splitlines()
     assert [line.partition(":")[0] for line in lines] == list(candidates("north"))
-    assert lines[0].startswith("gram: converged, rounds 1, KKT ")
+    assert any(line.startswith("gram: converged, rounds 1, KKT ") for line in lines)
     quiet = run("compare", *FILES, "-k", 2, "--quiet")
     assert quiet.stderr == ""
     assert "Joint PCA of" in quiet.stdout
@@ -130,7 +130,7 @@ def test_none_converged_is_exit_code_1(run):
     result = run("compare", *FILES, "-k", 2, "--solver", "subspace", "--max-rounds", 1)
     assert result.exit_code == 1
     assert "subspace: not converged: max_rounds=1 reached" in result.stdout
-    assert set(table(result.stdout)) & {*SOLVERS} == {"subspace"}
+    assert set(table(result.stdout)) & {*joint_solvers()} == {"subspace"}
 
 
 def test_nothing_ran(run, snapshot):
@@ -196,7 +196,7 @@ def test_a_json_file_that_cannot_be_written(run, monkeypatch, snapshot):
         (("north.csv", "north.csv"), "two sites are named 'north'"),
         ((*FILES, "-k", 6), "n_components=6 must be between 1 and min(n_samples, n_features)=5"),
         ((*FILES, "-k", "many"), "-k many is not allowed"),
-        ((*FILES, "--solver", "magic"), "unknown solver 'magic'; the solvers to compare are gram"),
+        ((*FILES, "--solver", "magic"), "unknown solver 'magic'; the solvers to compare are faps"),
         ((*FILES, "--solver", "auto"), "unknown solver 'auto'"),
         ((*FILES, "--proxy", "east"), "--proxy east is not a site; allowed are north, south, west"),
         ((*FILES, "--tol", -1), "tol=-1.0 must be"),

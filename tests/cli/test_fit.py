@@ -168,7 +168,7 @@ def test_bad_files(refused, tmp_path, write_csv, file, told):
         (("-k", 0), "n_components=0 must be between 1"),
         (("-k", "many"), "-k many is not allowed"),
         (("-k", "1.5"), "-k 1.5 is not allowed"),
-        (("-k", 2, "--solver", "magic"), "unknown solver 'magic'; the solvers are auto, gram, krylov, subspace"),
+        (("-k", 2, "--solver", "magic"), "unknown solver 'magic'; the solvers of FederatedPCA are auto, faps, gram, krylov"),
         (("-k", 2, "--engine", "cloud"), "unknown engine 'cloud'; the engines are inprocess, mpi"),
         (("-k", 2, "--tol", -1), "tol=-1.0 must be"),
         (("-k", 2, "--max-rounds", 0), "max_rounds=0 must be a whole number >= 1"),

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from eigenpact.estimators import choices
 from eigenpact.estimators.plans import functions_of
+from eigenpact.estimators.registry import solvers_for
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
 
 NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
-ALL_SOLVERS = (*choices.SOLVERS, *choices.PERSONALIZED_SOLVERS, *choices.ROBUST_SOLVERS)
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 
 OPEN_POLICY = {
-    "solvers": ["auto", *ALL_SOLVERS, "programs"],
+    "solvers": [*ALL_SOLVERS, "programs"],
     "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
     "modules": ["tests.engines.conformance"],
     "min_rows": 5,

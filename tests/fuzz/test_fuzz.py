@@ -18,7 +18,7 @@ import eigenpact as ep
 from tests.fuzz.judge import Answer, Asked, Verdict, answer, judge
 from tests.fuzz.problems import FAMILIES, Problem, problem
 from tests.fuzz.run import SOLVERS, Case, angle_option, attempt, counts, draw, table
-from tests.fuzz.truth import EPS, truth
+from tests.fuzz.truth import EPS, decomposed, truth
 
 ROUNDS, REPLIES = 200, 4000
 """Enough for most; who needs more must say that it did not converge."""
@@ -280,3 +280,25 @@ def test_what_is_no_case_is_told(text: str) -> None:
     """With the form that it must have, or the names that there are."""
     with pytest.raises(SystemExit, match=f"{text}' is no case"):
         Case.parse(text)
+
+
+def test_the_truth_keeps_its_digits_beside_a_long_column() -> None:
+    """Against rows without what that column explains, in long double: an ordinary decomposition is off by 1e-7 here."""
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(60, 8)) * np.r_[np.linspace(2, 1, 7), 1e10]
+    first, others = Y[:, 7].astype(np.longdouble), Y[:, :7].astype(np.longdouble)
+    share = (first @ others) / (first @ first)
+    rest = np.linalg.svd((others - np.outer(first, share)).astype(float))[2][:2].T
+    V = np.zeros((8, 3))
+    V[7, 0], V[:7, 0] = 1.0, share.astype(float)
+    V[7, 1:], V[:7, 1:] = -share.astype(float) @ rest, rest
+    V = np.linalg.qr(V)[0]
+
+    def sine(found: Any) -> float:
+        return float(np.linalg.norm(V - found @ (found.T @ V), 2))
+
+    assert sine(decomposed(Y)[1][:, :3]) < 1e-13
+    assert sine(np.linalg.svd(Y)[2][:3].T) > 1e-10
+    wide, plain = decomposed(Y[:5])[0], np.linalg.svd(Y[:5])[1]
+    assert np.allclose(wide[:5], plain, rtol=1e-4)
+    assert not wide[5:].any() or wide[5:].max() < 1e-6 * wide[4]

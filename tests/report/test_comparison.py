@@ -16,10 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 import eigenpact as ep
 from eigenpact.algorithms import auto
+from eigenpact.algorithms.method import method
 from eigenpact.algorithms.products import scatter_action
 from eigenpact.algorithms.solution import Solution
 from eigenpact.errors import InputError, SiteFailure
-from eigenpact.estimators.choices import SOLVERS
+from eigenpact.estimators.choices import joint_solvers
 from eigenpact.report import comparison, pictures, truth
 from eigenpact.report.comparison import Comparison, Run, candidates, compare
 from eigenpact.runtime import At, Sum
@@ -46,7 +47,7 @@ def result() -> Comparison:
 
 
 def test_every_solver_runs(result):
-    assert {name.partition(",")[0] for name in by_name(result)} == set(SOLVERS)
+    assert {name.partition(",")[0] for name in by_name(result)} == set(joint_solvers())
     assert {"krylov, own site as proxy", "davidson, own site as proxy", "one-shot, sign"} < set(by_name(result))
     assert {run.outcome for run in result.runs} <= {"converged", "not converged"}
     assert all(by_name(result)[name].kkt < 1e-7 for name in EXACT)
@@ -120,6 +121,7 @@ def test_what_was_revealed_and_how_it_left(result):
     assert "model_directions" not in proxy  # computed at the coordinator's own site
 
 
+@method("consensus", {At: (scatter_action,), Sum: (scatter_action,)})
 @dataclass(frozen=True, eq=False)
 class AsksItsOwnSiteToo:
     """A solver that uses one local function at the coordinator's own site and in a sum."""
@@ -159,6 +161,7 @@ def test_time_for_measuring_is_not_the_solvers(monkeypatch):
     assert {point.seconds for point in run.curve} == {0.0}
 
 
+@method("consensus")
 @dataclass(frozen=True, eq=False)
 class Raises:
     """A solver that stops with an error."""
@@ -181,7 +184,8 @@ class Raises:
     ],
 )
 def test_a_solver_that_stops_is_a_row(monkeypatch, error, outcome):
-    monkeypatch.setitem(SOLVERS, "new", lambda: Raises(error))
+    known = joint_solvers() | {"new": lambda: Raises(error)}
+    monkeypatch.setattr("eigenpact.report.comparison.joint_solvers", lambda: known)
     runs = by_name(compare(SITES, 2))
     assert (runs["new"].outcome, runs["new"].reason, runs["new"].rounds) == (outcome, str(error), None)
     assert runs["gram"].outcome == "converged"

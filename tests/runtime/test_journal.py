@@ -393,7 +393,7 @@ def other_program(replace):
 def test_a_changed_program_is_noticed(start_run, step):
     with pytest.raises(Killed):
         start_run(plain, kill_after=5)
-    with pytest.raises(JournalError, match=r"step 3 was sum of .*:action, now it is .* start afresh"):
+    with pytest.raises(JournalError, match=r"step 3 was sum of .*:action/1, now it is .* start afresh"):
         start_run(other_program(step))
 
 

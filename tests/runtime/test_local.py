@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_a_whole_number_may_not_contradict_a_shape():
 
 
 def test_wrong_counts_and_shapes_of_arguments_are_named():
-    with pytest.raises(WireError, match=r"declared: 1 argument array\(s\), declared are 2 \(Z, k\)"):
+    with pytest.raises(WireError, match=r"declared/1: 1 argument array\(s\), declared are 2 \(Z, k\)"):
         declared.check_args((np.zeros((5, 2)),), 5)
     with pytest.raises(WireError, match=r"argument 'Z' has shape \(4, 2\), declared is \(d k\) with d=5"):
         declared.check_args((np.zeros((4, 2)), np.array(2)), 5)
@@ -102,15 +103,45 @@ def test_arrays_become_plain_c_ordered_and_native():
 
 def test_a_registered_function_is_found_by_name():
     assert find_local(declared.name) is declared
-    assert find_local(f"{__name__}:declared") is declared
+    assert find_local(f"{__name__}:declared/1") is declared
 
 
-def test_the_packages_own_algorithms_are_imported_on_request():
-    assert find_local("eigenpact.algorithms.products:scatter_action").short_name == "scatter_action"
-    with pytest.raises(WireError, match=r"unknown function 'eigenpact\.algorithms\.products:nothing'"):
-        find_local("eigenpact.algorithms.products:nothing")
-    with pytest.raises(WireError, match="no such module here"):
-        find_local("eigenpact.algorithms.future_method:step")
+def test_the_packages_own_functions_are_found_whatever_module_they_are_in():
+    assert find_local("eigenpact:scatter_action/1").short_name == "scatter_action"
+    with pytest.raises(WireError, match=r"unknown function 'eigenpact:nothing/1'.*versions of eigenpact may differ"):
+        find_local("eigenpact:nothing/1")
+    with pytest.raises(WireError, match="unknown function 'eigenpact:scatter_action/2'"):
+        find_local("eigenpact:scatter_action/2")
+    with pytest.raises(WireError, match=r"a name of eigenpact 0\.1, by module; names are now as in 'eigenpact:scatter_action/1'"):
+        find_local("eigenpact.algorithms.products:scatter_action")
+
+
+def test_a_declared_name_and_its_version():
+    named = local(name="elsewhere:step", version=3)(_step)
+    assert (named.name, named.short_name) == ("elsewhere:step/3", "step")
+    assert find_local("elsewhere:step/3") is named
+
+
+@pytest.mark.parametrize("name", ["eigenpact:step", "step", "elsewhere:", "else where:step", "elsewhere:step/2"])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(WireError, match="must be 'package:function', your own package's"):
+        local(name=name)(_step)
+
+
+def test_two_functions_of_one_name_are_refused():
+    def of(module):
+        body = FunctionType(_step.__code__, {**globals(), "__name__": module}, "step")
+        body.__module__, body.__qualname__ = module, "step"
+        return body
+
+    local(name="elsewhere:same")(of("first"))
+    local(name="elsewhere:same")(of("first"))  # a module that is loaded anew
+    with pytest.raises(WireError, match="declared in first and in second; give one another name"):
+        local(name="elsewhere:same")(of("second"))
+
+
+def _step(site):
+    """Sends nothing."""
 
 
 @pytest.mark.parametrize("name", ["elsewhere_{0}:f", "eigenpact.algorithms_{0}:f", "elsewhere_{0}", "eigenpact.algorithms.:f"])

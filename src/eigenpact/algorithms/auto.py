@@ -18,6 +18,7 @@ from ..runtime import Costs
 from .consensus.gram import Gram
 from .consensus.krylov import Krylov
 from .expansion import EXACT_ANGLE, SHARE_BLOCK
+from .method import method
 from .setup import Setup
 from .solution import Algorithm, Solution
 from .start import Start, check_start
@@ -29,6 +30,7 @@ TYPICAL_ROUNDS: dict[Start, int] = {"random": 12, "one-shot": 9}
 """Rounds of block Krylov on the problems of the results table, by its start, for the estimate."""
 
 
+@method("consensus", includes=(Gram, Krylov), role="choice")
 @dataclass(frozen=True, eq=False)
 class Auto:
     """Choose between ``gram`` and ``krylov`` once counts are known.

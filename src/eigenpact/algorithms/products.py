@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..linalg import Array
-from ..runtime import Site, local
+from ..runtime import Site, Sum, local
+from .method import Part
 from .setup import rows_of
 
 
@@ -11,3 +12,10 @@ from .setup import rows_of
 def scatter_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z): summed over sites it is C Z."""
     return rows_of(site).scatter_action(Z)
+
+
+PRODUCTS = Part(
+    "Products with the pooled scatter",
+    {Sum: (scatter_action,)},
+    "Of every solver but gram, in most of its rounds; faps, one-shot and hot-potato only have their answer confirmed by it.",
+)

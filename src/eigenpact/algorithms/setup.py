@@ -32,6 +32,7 @@ from ..errors import InputError
 from ..linalg import Array
 from ..rows import Rows
 from ..runtime import Local, Reply, Site, Sum, local
+from .method import Part
 
 LARGEST_TRACE = 1e140
 """Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
@@ -281,3 +282,20 @@ def _standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> A
             f"{OTHER_UNITS} multiplied by 1e100"
         )
     return np.where(constant, 1.0, deviations)
+
+
+SETUP = Part(
+    "Set-up of every solver of FederatedPCA and PersonalizedPCA",
+    {
+        Sum: (
+            count_and_sum,
+            spread,
+            spread_by_feature,
+        ),
+        Local: (
+            keep_centre,
+            keep_own_centre,
+        ),
+    },
+    '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces `keep_centre` with `center="site"`.',
+)

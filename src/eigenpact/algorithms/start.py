@@ -20,6 +20,7 @@ import scipy.linalg
 from ..errors import InputError
 from ..linalg import Array, orthonormalize, random_orthonormal
 from ..runtime import Gather, Progress, Site, local
+from .method import Part
 from .setup import Setup, rows_of
 
 Start = Literal["random", "one-shot"]
@@ -78,3 +79,6 @@ def stirred(start: Array, k: int, seed: int) -> Array:
     width = min(k, start.shape[1])
     block[:, :width] += start[:, :width]
     return orthonormalize(block)
+
+
+ONE_SHOT_START = Part("One-shot start (only when asked for)", {Gather: (leading_directions,)})

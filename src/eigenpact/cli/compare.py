@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..errors import FileError
-from ..estimators.choices import SOLVERS
+from ..estimators.choices import joint_solvers
 from ..report.comparison import CONVERGED, MAX_ROUNDS, TOL, Comparison, Revealed, Run, candidates, compare
 from ..report.messages import bytes_text
 from ..runtime import RoundRecord
@@ -46,7 +46,7 @@ def command(
         ),
     ] = None,
     solver: Annotated[
-        list[str] | None, typer.Option(help=f"Only this one, repeat for several: {', '.join(SOLVERS)}.  All by default.")
+        list[str] | None, typer.Option(help=f"Only this one, repeat for several: {', '.join(joint_solvers())}.  All by default.")
     ] = None,
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,

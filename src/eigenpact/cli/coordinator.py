@@ -25,7 +25,7 @@ from ..engines.flower import serving
 from ..engines.flower_kits import HERE, FlowerKit
 from ..errors import EigenpactError, FileError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
-from ..estimators.choices import find_solver
+from ..estimators.choices import find_joint_solver
 from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
@@ -158,7 +158,7 @@ def _estimator(asked: Run, folder: Path, kit: Kit | FlowerKit) -> FederatedPCA:
     }
     flower = isinstance(kit, FlowerKit)
     engine = Flower(kit.folder, **options) if flower else NVFlare(kit.folder, **options, job_file=folder / "job")
-    find_solver(asked.solver, engine)
+    find_joint_solver(asked.solver, engine)
     return FederatedPCA(
         parse_components(asked.components),
         solver=asked.solver,

@@ -14,7 +14,7 @@ import typer
 from ..algorithms.solution import Algorithm
 from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
-from ..estimators.choices import SOLVERS, find_engine, find_solver
+from ..estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
@@ -42,7 +42,7 @@ def command(
     files: Files,
     components: Annotated[str, typer.Option("-k", "--components", help="A number, a share of the variance (0.95), or all.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the model to.")],
-    solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(SOLVERS)}.")] = "auto",
+    solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     tol: Annotated[
@@ -115,9 +115,9 @@ def _solver(request: Request) -> str | Algorithm:
     options = {"start": None if request.start == "random" else request.start, "proxy": request.proxy}
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
-        find_solver(request.solver, engine)
+        find_joint_solver(request.solver, engine)
         return request.solver
-    algorithm = find_solver("krylov" if request.solver == "auto" else request.solver, engine)
+    algorithm = find_joint_solver("krylov" if request.solver == "auto" else request.solver, engine)
     for name in given:
         if not hasattr(algorithm, name):
             raise InputError(f"--{name} does not go with --solver {request.solver}; use --solver krylov, or leave --{name} out")

@@ -12,11 +12,11 @@ from typing import Any
 
 from ..engines.kits import PartyKit
 from ..errors import FileError, InputError
-from ..estimators.choices import PERSONALIZED_SOLVERS, ROBUST_SOLVERS, SOLVERS
 from ..estimators.plans import functions_of
+from ..estimators.registry import solvers_for
 from ..runtime import Policy
 
-ALL_SOLVERS = ("auto", *SOLVERS, *PERSONALIZED_SOLVERS, *ROBUST_SOLVERS)
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 COORDINATOR_TIMEOUT = 60.0
 SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
 

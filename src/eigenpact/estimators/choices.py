@@ -11,114 +11,49 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from ..algorithms.auto import Auto
-from ..algorithms.consensus.faps import FAPS
-from ..algorithms.consensus.gram import Gram
-from ..algorithms.consensus.krylov import Krylov
-from ..algorithms.consensus.localpower import LocalPower
-from ..algorithms.consensus.subspace import Subspace
-from ..algorithms.graph.baselines import Neighbourhood, Own
-from ..algorithms.graph.features import Landmarks, RandomFeatures, Tracking
-from ..algorithms.graph.projection_consensus import ProjectionConsensus
-from ..algorithms.personalized.baselines import DistPCA, Individual, Pooled
-from ..algorithms.personalized.perpca import PerPCA
-from ..algorithms.personalized.varpro import VarPro
-from ..algorithms.robust.dcf import DCF
-from ..algorithms.robust.shrinking import Shrinking
-from ..algorithms.robust.solution import RobustAlgorithm
+from ..algorithms.method import declaration_of
 from ..algorithms.solution import Algorithm
-from ..algorithms.statistical.davidson import Davidson
-from ..algorithms.statistical.hot_potato import HotPotato
-from ..algorithms.statistical.lanczos import Lanczos
-from ..algorithms.statistical.one_shot import OneShot
-from ..algorithms.statistical.power import Power
-from ..algorithms.statistical.shift_invert import ShiftInvert
 from ..data.checks import check_not_masked, check_real
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
-
-SOLVERS: dict[str, Callable[[], Algorithm]] = {
-    "gram": Gram,
-    "krylov": Krylov,
-    "subspace": Subspace,
-    "localpower": LocalPower,
-    "faps": FAPS,
-    "lanczos": Lanczos,
-    "power": Power,
-    "davidson": Davidson,
-    "shift-invert": ShiftInvert,
-    "hot-potato": HotPotato,
-    "one-shot": OneShot,
-}
-"""Solvers of the joint PCA by name, besides "auto"; the last two are estimates and say how good they are."""
-
-PERSONALIZED_SOLVERS: dict[str, Callable[[], Any]] = {
-    "varpro": VarPro,
-    "perpca": PerPCA,
-    "distpca": DistPCA,
-    "individual": Individual,
-    "pooled": Pooled,
-}
-"""Solvers of PersonalizedPCA by name; the last three are baselines."""
-
-ROBUST_SOLVERS: dict[str, Callable[[], RobustAlgorithm]] = {"shrinking": Shrinking, "dcf": DCF}
-"""Solvers of RobustPCA by name."""
-
-GRAPH_METHODS: dict[str, Callable[[], Any]] = {
-    "projection-consensus": ProjectionConsensus,
-    "random-features": RandomFeatures,
-    "landmarks": Landmarks,
-    "tracking": Tracking,
-    "own": Own,
-    "neighbourhood": Neighbourhood,
-}
-"""Methods on a graph by name; "tracking" is GraphPCA's, the last two are baselines."""
+from .registry import estimator_of, solvers_for
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
 
-def find_solver(solver: Any, engine: Engine) -> Algorithm:
-    """The algorithm a ``solver`` argument stands for."""
-    if solver == "auto":
-        return Auto(engine.costs)
-    if isinstance(solver, str):
-        if solver not in SOLVERS:
-            raise InputError(f"unknown solver {solver!r}; the solvers are {', '.join(['auto', *SOLVERS])}")
-        return SOLVERS[solver]()
-    if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
-        raise InputError(f"solver={solver!r} must be one of {', '.join(['auto', *SOLVERS])} or an instance such as ep.Krylov()")
-    if isinstance(solver, Auto) and solver.costs is None:
-        return dataclasses.replace(solver, costs=engine.costs)
-    return solver  # type: ignore[return-value]
+def joint_solvers() -> dict[str, Any]:
+    """Classes of the solvers of FederatedPCA by name, without "auto", which chooses among them."""
+    return {name: solver for name, solver in solvers_for("FederatedPCA").items() if declaration_of(solver).role != "choice"}
 
 
-def find_personalized_solver(solver: Any) -> Any:
-    """The algorithm a ``solver`` argument of PersonalizedPCA stands for."""
-    allowed = ", ".join(PERSONALIZED_SOLVERS)
+def find_solver(estimator: str, solver: Any, also: Sequence[str] = (), word: str = "solver") -> Any:
+    """The algorithm that the ``solver`` argument of an estimator stands for: by name, or an instance of a declared class.
+
+    ``also`` names what the estimator makes otherwise, ``word`` is what it calls the argument.
+    """
+    known = solvers_for(estimator)
+    if isinstance(solver, str) and solver in known:
+        return known[solver]()
+    allowed = ", ".join([*known, *also])
     if isinstance(solver, str):
-        if solver not in PERSONALIZED_SOLVERS:
-            raise InputError(f"unknown solver {solver!r}; the solvers of PersonalizedPCA are {allowed}")
-        return PERSONALIZED_SOLVERS[solver]()
+        raise InputError(f"unknown {word} {solver!r}; the solvers of {estimator} are {allowed}")
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
-        raise InputError(f"solver={solver!r} must be one of {allowed} or an instance such as ep.PerPCA(choice=2)")
+        raise InputError(f"{word}={solver!r} must be one of {allowed}, or an instance such as {_example(known)}()")
+    if estimator_of(solver) != estimator:
+        raise InputError(f"{word}={solver!r} is one of {estimator_of(solver)}; the solvers of {estimator} are {allowed}")
     return solver
 
 
-def find_robust_solver(solver: Any) -> RobustAlgorithm:
-    """The algorithm that the ``solver`` argument of RobustPCA stands for."""
-    if isinstance(solver, str) and solver in ROBUST_SOLVERS:
-        return ROBUST_SOLVERS[solver]()
-    if isinstance(solver, Shrinking | DCF):
-        return solver
-    raise InputError(f"solver={solver!r} must be one of {', '.join(ROBUST_SOLVERS)} or an instance such as ep.DCF(K=2)")
+def _example(known: dict[str, Any]) -> str:
+    return next(str(solver.__name__) for solver in known.values() if declaration_of(solver).role != "choice")
 
 
-def find_graph_method(method: Any, exclude: Sequence[str] = (), more: Sequence[str] = ()) -> Any:
-    """The algorithm a ``method`` argument of an estimator on a graph stands for; ``more`` names what is made otherwise."""
-    allowed = [name for name in GRAPH_METHODS if name not in exclude]
-    found = GRAPH_METHODS[method]() if isinstance(method, str) and method in GRAPH_METHODS else method
-    if getattr(found, "name", None) not in allowed or isinstance(found, type):
-        raise InputError(f"method={method!r} must be one of {', '.join([*allowed, *more])}, or an instance of one's class")
+def find_joint_solver(solver: Any, engine: Engine) -> Algorithm:
+    """The algorithm that the ``solver`` argument of FederatedPCA stands for; "auto" weighs costs by the engine's."""
+    found: Algorithm = find_solver("FederatedPCA", solver)
+    if isinstance(found, Auto) and found.costs is None:
+        return dataclasses.replace(found, costs=engine.costs)
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.graph import baselines, features, projection_consensus
 from ..algorithms.graph.features import dense
 from ..algorithms.graph.network import GraphProblem, GraphSolution, Network
+from ..algorithms.method import declaration_of
 from ..errors import InputError, NotConvergedWarning, SiteElsewhereError
 from ..kernels import Kernel, function_name
 from ..linalg import Array
@@ -137,7 +137,7 @@ class GraphEstimator(SiteEstimator):
             "method": algorithm.name,
             "seed": seed,
         }
-        return Outcome({}, facts, driver.ledger, driver.history, results=RESULTS_OF[algorithm.name])
+        return Outcome({}, facts, driver.ledger, driver.history, results=declaration_of(algorithm).results)
 
     def _adopt(self, outcome: Outcome) -> None:
         facts = outcome.facts
@@ -183,13 +183,3 @@ def _in_words(value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return f"{type(value).__name__} {sorted(dataclasses.asdict(value).items())}"
     return repr(value)
-
-
-RESULTS_OF = {
-    "projection-consensus": projection_consensus.RESULTS,
-    "random-features": features.RESULTS,
-    "landmarks": features.RESULTS,
-    "tracking": features.RESULTS,
-    "own": baselines.RESULTS,
-    "neighbourhood": baselines.RESULTS,
-}

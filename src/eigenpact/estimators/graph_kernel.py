@@ -15,7 +15,7 @@ from ..errors import InputError, SiteElsewhereError
 from ..kernels import Kernel, MeanFeatures, function_name, kernel_of
 from ..linalg import Array
 from ..runtime import Engine, RoundRecord
-from .choices import find_graph_method
+from .choices import find_solver
 from .graph import GraphEstimator, NodeResults, as_given
 from .graph_models import FeatureMap, FeatureModel, KernelModel, best_local_model, central_model
 from .graphs import natural_order
@@ -151,7 +151,7 @@ class GraphKernelPCA(GraphEstimator):
                 f"kernel={self.kernel!r} cannot be imported by name, so nodes of other processes cannot find it; put it in a "
                 "module that every process imports"
             )
-        return find_graph_method(self.method, exclude=("tracking",), more=REFERENCES)
+        return find_solver("GraphKernelPCA", self.method, REFERENCES, word="method")
 
     def _kernel(self) -> Kernel:
         return kernel_of(self.kernel, self.gamma, self.degree, self.coef0, self.n_features_in_)
@@ -179,7 +179,7 @@ class GraphKernelPCA(GraphEstimator):
     def _model(self, found: dict[str, Any], seed: int) -> FeatureModel | KernelModel:
         kernel, landmarks = self._kernel(), self._landmarks()
         public = np.zeros((0, self.n_features_in_)) if landmarks is None else landmarks
-        method = find_graph_method(self.method)
+        method = find_solver("GraphKernelPCA", self.method, REFERENCES, word="method")
         if "components" in found:
             count = method.n_features // 2 if method.name == "random-features" else 0
             return FeatureModel(FeatureMap(kernel, public, count, seed), found["components"], found["mean"])

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import InputError
 from ..kernels import Kernel
 from ..runtime import Engine, RoundRecord
-from .choices import GRAPH_METHODS, find_graph_method
+from .choices import find_solver
 from .graph import GraphEstimator, NodeResults, as_given
 from .graphs import natural_order
 
@@ -74,7 +74,7 @@ class GraphPCA(GraphEstimator):
             raise InputError(f"n_components={self.n_components} must be at most min(n_samples, n_features)={min(rows, features)}")
 
     def _find_algorithm(self, engine: Engine) -> Any:  # noqa: ARG002
-        return find_graph_method(self.method, exclude=tuple(name for name in GRAPH_METHODS if name != "tracking"))
+        return find_solver("GraphPCA", self.method, word="method")
 
     def _kernel(self) -> Kernel:
         return Kernel("linear", 1.0)

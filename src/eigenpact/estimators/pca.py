@@ -18,7 +18,7 @@ from ..linalg import Array, fix_signs
 from ..rows import Rows
 from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
-from .choices import find_solver
+from .choices import find_joint_solver
 from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
@@ -121,7 +121,7 @@ class FederatedPCA(SiteEstimator):
         check_n_components(self.n_components, rows, features)
 
     def _find_algorithm(self, engine: Engine) -> Algorithm:
-        return find_solver(self.solver, engine)
+        return find_joint_solver(self.solver, engine)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
         return plan_of(algorithm, int(self.max_rounds), self._problem(0).n_components)

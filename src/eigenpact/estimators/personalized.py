@@ -24,7 +24,7 @@ from ..linalg import Array, fix_signs
 from ..rows import Rows
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
-from .choices import find_personalized_solver
+from .choices import find_solver
 from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
@@ -165,7 +165,7 @@ class PersonalizedPCA(SiteEstimator):
             )
 
     def _find_algorithm(self, engine: Engine) -> Any:  # noqa: ARG002
-        return find_personalized_solver(self.solver)
+        return find_solver("PersonalizedPCA", self.solver)
 
     def _plan(self, algorithm: Any) -> Plan:
         return plan_of(algorithm, int(self.max_rounds), int(self.n_global))

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.robust import shares
 from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
 from ..algorithms.robust.dcf import minimize
 from ..algorithms.robust.entries import Mask, blocks, remove_errors, soft
-from ..algorithms.robust.shares import error_shares
+from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError, NotConvergedWarning
 from ..linalg import Array, fix_signs
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
-from .choices import find_robust_solver
+from .choices import find_solver
 from .inputs import check_new_rows, is_several_sites
 from .plans import plan_of
 
@@ -165,10 +164,11 @@ class RobustPCA(SiteEstimator):
         check_components(self.n_components, rows, features)
 
     def _find_algorithm(self, engine: Engine) -> RobustAlgorithm:  # noqa: ARG002
-        return find_robust_solver(self.solver)
+        found: RobustAlgorithm = find_solver("RobustPCA", self.solver)
+        return found
 
     def _plan(self, algorithm: RobustAlgorithm) -> Plan:
-        also = (shares,) if self.tell_shares else ()
+        also = (SHARES,) if self.tell_shares else ()
         return plan_of(algorithm, int(self.max_rounds), int(self.n_components), also=also)
 
     def _program(self, algorithm: RobustAlgorithm, seed: int) -> Program:

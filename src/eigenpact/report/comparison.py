@@ -32,7 +32,7 @@ from ..algorithms.statistical.one_shot import Merge, OneShot
 from ..algorithms.statistical.shift_invert import ShiftInvert
 from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
-from ..estimators.choices import SOLVERS
+from ..estimators.choices import joint_solvers
 from ..estimators.inputs import hold
 from ..linalg import Array
 from ..runtime import COORDINATOR, Ledger, RoundRecord, find_local
@@ -133,9 +133,10 @@ def candidates(own: str, solvers: Sequence[str] = ()) -> dict[str, Algorithm]:
     >>> list(candidates("A", ["krylov"]))
     ['krylov', 'krylov, own site as proxy', 'krylov, one-shot start']
     """
-    unknown = [name for name in solvers if name not in SOLVERS]
+    known = joint_solvers()
+    unknown = [name for name in solvers if name not in known]
     if unknown:
-        raise InputError(f"unknown solver {unknown[0]!r}; the solvers to compare are {', '.join(SOLVERS)}")
+        raise InputError(f"unknown solver {unknown[0]!r}; the solvers to compare are {', '.join(known)}")
     variants: dict[str, dict[str, Algorithm]] = {
         "krylov": {
             "krylov": Krylov(),
@@ -147,7 +148,7 @@ def candidates(own: str, solvers: Sequence[str] = ()) -> dict[str, Algorithm]:
         "one-shot": {f"one-shot, {merge}": OneShot(merge=merge) for merge in get_args(Merge)},
     }
     chosen: dict[str, Algorithm] = {}
-    for name, make in SOLVERS.items():
+    for name, make in known.items():
         if name in solvers or not solvers:
             chosen |= variants.get(name, {name: make()})
     return chosen

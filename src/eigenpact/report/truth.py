@@ -13,6 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from ..algorithms.consensus.krylov import Krylov
+from ..algorithms.method import method
 from ..algorithms.setup import TIGHTEST_TOL, Setup
 from ..algorithms.solution import Solution, residual_angle
 from ..engines.blas import limited_blas
@@ -95,6 +96,7 @@ def exact(pooled: Pooled, held: Mapping[str, Any], settings: Mapping[str, Any]) 
         return _decomposed(pooled) if small else _iterated(held, settings)
 
 
+@method("consensus")
 @dataclass(frozen=True, eq=False)
 class _SetUpOnly:
     """A solver that stops before its first round, and keeps what the sites agreed on."""

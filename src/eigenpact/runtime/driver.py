@@ -65,7 +65,7 @@ class Driver:
         self._steps = Steps(connection, journal=journal, own=own, coordinated=graph is None, min_sites=min_sites, plan=plan)
         self._summation = summation or PlainSum()
         self._callback = callback
-        self._graph = graph
+        self._graph, self._plan = graph, plan
         self._perform: dict[type[Collective], Callable[[Any], Any]] = {
             Sum: self._sum,
             Gather: self._gather,
@@ -129,7 +129,19 @@ class Driver:
             if type(collective) not in self._perform:
                 allowed = ", ".join(kind.__name__ for kind in self._perform)
                 raise ProgramError(f"the program awaits {collective!r}; the driver carries out {allowed} only")
+            self._check_planned(collective)
             value = self._perform[type(collective)](collective)
+
+    def _check_planned(self, collective: Collective) -> None:
+        """Refuse what the run did not announce: sites with a policy would, and the others should not be asked, either."""
+        if self._plan is None or not isinstance(collective, Call):
+            return
+        function = collective.function
+        if function.name not in self._plan.functions or collective.kind not in self._plan.kinds:
+            raise ProgramError(
+                f"solver {self._plan.solver!r} asks for {collective.kind} of {function.name}, which it does not declare; "
+                "name both in its @method"
+            )
 
     # -- collectives with a coordinator ---------------------------------------------------------
 

@@ -24,8 +24,12 @@ from . import wire
 from .fingerprint import KEY_BYTES
 from .local import Arrays
 
-FORMAT = 2
-"""1 had no digests of the sites' rows."""
+FORMAT = 3
+OLDER = {
+    1: ", without digests of the sites' rows, so it cannot be told whether they are the same",
+    2: ", whose requests name functions by the modules they were in",
+}
+"""What earlier formats lack."""
 
 MAGIC = b"eigenpact journal %d\n" % FORMAT
 CHECKSUM = 16
@@ -176,7 +180,7 @@ def _read(path: Path) -> tuple[list[Entry], int]:
     other = re.match(rb"eigenpact journal ([0-9]{1,9})\n", data)
     if other and int(other[1]) != FORMAT:
         older = int(other[1]) < FORMAT
-        lacks = ", without digests of the sites' rows, so it cannot be told whether they are the same" if older else ""
+        lacks = OLDER.get(int(other[1]), "")
         raise JournalError(
             f"{path} is a journal of format {int(other[1])}{lacks}; this version of eigenpact reads format {FORMAT}: go on with "
             f"the {'earlier' if older else 'later'} version that wrote it, or delete it and start afresh; nothing was changed"

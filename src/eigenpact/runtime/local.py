@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -22,8 +25,15 @@ from .shapes import Shape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
-TRUSTED_ROOM = re.compile(r"(eigenpact\.algorithms(?:\.[a-z_]+)+):[A-Za-z_]+")
-"""Modules that a site imports when a request names one of their functions; any other must be imported by the site's owner."""
+OWN, OWN_ROOM, ENTRY_POINTS = "eigenpact", "eigenpact.algorithms", "eigenpact.solvers"
+"""What names of the package's own functions begin with; where these are; and the group of entry points by which an installed
+package tells of its solvers."""
+
+NAME = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_]\w*")
+"""A declared name: whose function, and which."""
+
+OLD_NAME = re.compile(r"eigenpact(?:\.[a-z_]+)+:[A-Za-z_]\w*")
+"""A name as eigenpact wrote it up to version 0.1: a module's path and a function."""
 
 DTYPES = frozenset({"float64", "float32", "int64", "int32", "uint64", "uint8", "bool"})
 """What may cross a boundary."""
@@ -57,7 +67,11 @@ class Reply:
 
 @dataclass(frozen=True, eq=False)
 class LocalFunction:
-    """A function that runs at a site, with its declaration."""
+    """A function that runs at a site, with its declaration.
+
+    ``name`` is what requests, plans, policies and journals call it, such as "eigenpact:scatter_action/1": whose it is, which one,
+    and the version of what it does.  No module is in it, so that files may move.
+    """
 
     name: str
     body: Callable[..., Any]
@@ -72,8 +86,8 @@ class LocalFunction:
 
     @property
     def short_name(self) -> str:
-        """The function's name without its module."""
-        return self.name.rpartition(":")[2]
+        """The function's name by itself."""
+        return self.name.rpartition(":")[2].partition("/")[0]
 
     @cached_property
     def size_names(self) -> frozenset[str]:
@@ -118,6 +132,8 @@ def local(
     keeps: Iterable[str] = (),
     bound: str | Mapping[str, str] = "none",
     setup: bool = False,
+    name: str | None = None,
+    version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
     """Mark a module-level function as one that runs at a site.
 
@@ -131,6 +147,11 @@ def local(
         Magnitude of the summed arrays; one of ``BOUNDS``.
     setup : bool
         Rounds of this function are counted as set-up.
+    name : str, optional
+        What it is called on the wire, as "package:function"; by default its module and function, which changes when the file
+        moves.  Functions of eigenpact need none.
+    version : int
+        To be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
     """
 
     def mark(body: Callable[..., Any]) -> LocalFunction:
@@ -148,7 +169,7 @@ def local(
                     f"for what it sends ({', '.join(sent) or 'nothing'})"
                 )
         function = LocalFunction(
-            name=f"{body.__module__}:{body.__qualname__}",
+            name=f"{_declared_name(name, body)}/{int(version)}",
             body=body,
             takes={k: Shape.parse(v) for k, v in (takes or {}).items()},
             sends=sent,
@@ -157,30 +178,62 @@ def local(
             setup=setup,
         )
         function.__dict__["__doc__"] = body.__doc__
+        known = _registry.get(function.name)
+        if known is not None and known.body.__module__ != body.__module__:
+            raise WireError(
+                f"{function.name!r} is declared in {known.body.__module__} and in {body.__module__}; give one another name"
+            )
         _registry[function.name] = function
         return function
 
     return mark
 
 
+def _declared_name(name: str | None, body: Callable[..., Any]) -> str:
+    """What a function is called on the wire, without its version."""
+    if name is None:
+        package = body.__module__.partition(".")[0]
+        return f"{OWN if package == OWN else body.__module__}:{body.__qualname__}"
+    if not NAME.fullmatch(name) or name.partition(":")[0] == OWN:
+        raise WireError(f"name={name!r} of @local function {body.__qualname__!r} must be 'package:function', your own package's")
+    return name
+
+
 def find_local(name: str) -> LocalFunction:
     """The local function of that name; a site calls this on names it is sent.
 
-    Only modules of the package's own algorithms are imported on request; everything else must have been imported at the
-    site already, by whoever runs the site.
+    Nothing is imported because a name says so.  Where a name is not known yet, the package's own algorithms are imported, then
+    the solvers of packages that the site's owner has installed; everything else the owner must have imported.
     """
-    trusted = TRUSTED_ROOM.fullmatch(name)
-    if name not in _registry and trusted:
-        try:
-            importlib.import_module(trusted[1])
-        except ModuleNotFoundError as error:
-            raise WireError(f"unknown function {name!r}: no such module here; the versions of eigenpact may differ") from error
-    try:
-        return _registry[name]
-    except KeyError:
+    for load in (None, _load_own, _load_installed):
+        if load is not None:
+            load()
+        if name in _registry:
+            return _registry[name]
+    if OLD_NAME.fullmatch(name):
         raise WireError(
-            f"unknown function {name!r}: sites run only functions marked @local in eigenpact.algorithms or imported at the site"
-        ) from None
+            f"unknown function {name!r}: this is a name of eigenpact 0.1, by module; names are now as in "
+            f"'{OWN}:{name.rpartition(':')[2]}/1', and both sides must have the same version"
+        )
+    raise WireError(
+        f"unknown function {name!r}: sites run only functions marked @local in {OWN_ROOM}, in installed solvers, or imported at "
+        "the site; the versions of eigenpact may differ"
+    )
+
+
+@cache
+def _load_own() -> None:
+    """Import all modules of algorithms: their functions become known."""
+    for info in pkgutil.walk_packages(importlib.import_module(OWN_ROOM).__path__, f"{OWN_ROOM}."):
+        importlib.import_module(info.name)
+
+
+@cache
+def _load_installed() -> None:
+    """Import the solvers of installed packages; one that cannot be imported makes nothing known."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        with suppress(Exception):  # whatever a stranger's package does; who asks for its solver is told
+            entry.load()
 
 
 def as_arrays(value: Any) -> Arrays:

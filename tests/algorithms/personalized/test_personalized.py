@@ -16,7 +16,7 @@ from eigenpact.algorithms.personalized import baselines, local_part, parts, perp
 from eigenpact.algorithms.personalized.local_part import Covariance
 from eigenpact.algorithms.personalized.secants import Secants
 from eigenpact.errors import InputError
-from eigenpact.estimators.choices import find_personalized_solver
+from eigenpact.estimators.choices import find_solver
 from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.metrics import largest_sine
 from eigenpact.rows import Rows
@@ -331,7 +331,7 @@ def test_ledger_matches_the_declared_wire_table(label: str) -> None:
     solver = SOLVERS[label]
     share = None if label == "pooled" else 0.2
     pca = ep.PersonalizedPCA(2, 3, solver=solver, random_state=0, tol=1e-3, validation_fraction=share).fit(sites)
-    algorithm = find_personalized_solver(solver)
+    algorithm = find_solver("PersonalizedPCA", solver)
     plan, rounds = plan_of(algorithm, 10, 2), set()
     for message in pca.ledger_:
         function = LOCALS[message.function]
@@ -434,7 +434,7 @@ def test_a_lost_site_has_no_part_in_the_answer(solver: str, function: str) -> No
     pca = ep.PersonalizedPCA(1, 2, solver=solver, center=False, random_state=0)
     connection = Recording(sites, {}, lambda request: {"site3"} if request.function.endswith(function) else set())
     driver = Driver(connection)
-    found = driver.run(pca._program(find_personalized_solver(solver), pca._seed()))[1]
+    found = driver.run(pca._program(find_solver("PersonalizedPCA", solver), pca._seed()))[1]
     assert driver.roster == ("site0", "site1", "site2")
     del sites["site3"]
     alone = pca.fit(sites)

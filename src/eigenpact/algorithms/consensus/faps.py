@@ -63,6 +63,8 @@ from ...metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..confirmation import Verdict, confirm
 from ..expansion import Goal
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from ..start import Start, check_start, first_block
@@ -152,6 +154,18 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
     return W, X @ (H.beta * overlap - W.T @ H.Z) - W @ overlap
 
 
+@method(
+    "consensus",
+    {
+        Local: (measure,),
+        Sum: (
+            consensus_step,
+            literal_step,
+        ),
+    },
+    parts=(PRODUCTS,),
+    remark="`literal_step` replaces `consensus_step` with `literal=True`.",
+)
 @dataclass(frozen=True, eq=False)
 class FAPS:
     """Consensus on subspaces by penalties and low-rank multipliers.

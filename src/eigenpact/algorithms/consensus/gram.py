@@ -33,6 +33,7 @@ from ...certificate import TIE, ZERO, Cut
 from ...linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
 from ...metrics import kkt
 from ...runtime import Progress, Site, Sum, local
+from ..method import method
 from ..setup import Setup, rows_of
 from ..solution import Solution, cut_in_words
 
@@ -43,6 +44,7 @@ def scatter_triangle(site: Site) -> Array:
     return pack_triangle(rows_of(site).scatter())
 
 
+@method("consensus", {Sum: (scatter_triangle,)})
 @dataclass(frozen=True, eq=False)
 class Gram:
     """Sum of the scatter matrices; exact in one round."""

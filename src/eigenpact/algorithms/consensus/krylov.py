@@ -62,6 +62,8 @@ from ...linalg import Array, orthonormalize, random_orthonormal
 from ...rows import Rows
 from ...runtime import At, Progress, Site, local
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand, width_of
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from ..start import STIR, Start, check_start, merged_directions
@@ -98,6 +100,12 @@ def secant_model(proxy: Rows, space: KrylovSpace, trace: float, k: int, seed: in
     return leading_eigenpairs(action, start, k, trace, accuracy)[1]
 
 
+@method(
+    "consensus",
+    {At: (model_directions,)},
+    parts=(PRODUCTS,),
+    remark="`model_directions` runs only with `proxy=` a site's name, and only at that site.",
+)
 @dataclass(frozen=True, eq=False)
 class Krylov:
     """Block Krylov with thick restart, and a secant model when there is a proxy.

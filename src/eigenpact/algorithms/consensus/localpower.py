@@ -50,6 +50,7 @@ import numpy as np
 from ...errors import InputError
 from ...linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
+from ..method import method
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from ..start import Start, check_start, first_block
@@ -82,6 +83,12 @@ def aligned(A: Array, B: Array, how: Align) -> Array:
     return A
 
 
+@method(
+    "consensus",
+    {Sum: (local_power,)},
+    includes=(Subspace,),
+    remark="From the round on in which q is 1, `scatter_action` replaces `local_power`.",
+)
 @dataclass(frozen=True, eq=False)
 class LocalPower:
     """Subspace iteration with q local steps a round, q halved until it is 1.

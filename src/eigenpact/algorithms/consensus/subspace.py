@@ -46,7 +46,8 @@ from ...metrics import kkt
 from ...runtime import Progress, Sum
 from ..confirmation import Verdict, confirm, unconfirmed
 from ..expansion import Goal, check_angle_tol
-from ..products import scatter_action
+from ..method import method
+from ..products import PRODUCTS, scatter_action
 from ..setup import TIGHTEST_TOL, Setup
 from ..solution import Solution, cut_in_words, residual_angle
 from ..start import Start, check_start, first_block
@@ -58,6 +59,7 @@ STEADY = 0.1
 """A contraction that changes by less than this share of its distance from 1 is taken for that of the gap."""
 
 
+@method("consensus", parts=(PRODUCTS,))
 @dataclass(frozen=True, eq=False)
 class Subspace:
     """Federated subspace iteration.

@@ -38,6 +38,7 @@ from ...errors import InputError
 from ...kernels import Kernel
 from ...linalg import fix_signs, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
+from ..method import method
 from .features import dense
 from .neighbourhood import send_rows
 from .network import GraphProblem, GraphSolution, Network
@@ -47,7 +48,7 @@ RESULTS = ("table", "alpha", "mean values", "centre square")
 
 
 @local(takes={"kernel": "c", "k": "", "center": "", "projected": ""}, keeps=RESULTS)
-def own_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any) -> Reply:
+def node_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any) -> Reply:
     """Kernel PCA of the rows seen here, perhaps projected on the span of the node's own."""
     X = np.concatenate([dense(site.X), *(site.inbox[name][0] for name in sorted(site.inbox))])
     if int(k) > len(X):
@@ -65,6 +66,7 @@ def own_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any)
     return Reply(keep={"table": X, "alpha": alpha, "mean values": means, "centre square": square})
 
 
+@method("graph", {Local: (node_directions,)}, role="baseline", results=RESULTS)
 @dataclass(frozen=True, eq=False)
 class Own:
     """Every node for itself."""
@@ -79,10 +81,11 @@ class Own:
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Nothing is sent."""
-        await Local(own_directions, *_about(problem), np.float64(0))
+        await Local(node_directions, *_about(problem), np.float64(0))
         return GraphSolution(0, True, "every node for itself")
 
 
+@method("graph", {Exchange: (send_rows,), Local: (node_directions,)}, role="baseline", results=RESULTS)
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
     """Every node with its neighbours' rows.
@@ -103,7 +106,7 @@ class Neighbourhood:
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Rows are sent once."""
         await Exchange(send_rows, np.float64(0))
-        await Local(own_directions, *_about(problem), np.float64(self.projected))
+        await Local(node_directions, *_about(problem), np.float64(self.projected))
         return GraphSolution(0, True, "every node with its neighbours' rows")
 
 

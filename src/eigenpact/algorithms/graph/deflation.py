@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime import Exchange, Local, Max, Reply, Site, local
+from ..method import Part
 from .neighbourhood import SLACK, square_in
 
 
@@ -46,3 +47,6 @@ async def remove_direction() -> float:
     square = await Max(score_square)
     await Local(deflate, square)
     return 1.0 / max(1.0, float(square))
+
+
+DEFLATION = Part("Graph: further components", {Exchange: (send_scores,), Max: (score_square,), Local: (deflate,)})

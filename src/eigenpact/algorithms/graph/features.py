@@ -46,9 +46,10 @@ from ...errors import InputError
 from ...kernels import Kernel, landmark_features, random_features
 from ...linalg import Array
 from ...runtime import Local, Reply, Site, local
-from .gossip import NOW
+from ..method import method
+from .gossip import GOSSIP, NOW
 from .network import GraphProblem, GraphSolution, Network
-from .tracking import most_rounds, track
+from .tracking import TRACKING, most_rounds, track
 
 RESULTS = ("components", "mean", "eigenvalues", "rows")
 """What nodes keep of the answer: directions (m x k) and mean (m) in feature space, eigenvalues of A (k), mean number of rows."""
@@ -118,6 +119,7 @@ class Tracked:
         return most_rounds(network, iterations)
 
 
+@method("graph", {Local: (map_randomly,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
 @dataclass(frozen=True, eq=False)
 class RandomFeatures(Tracked):
     """Kernel PCA by random features.
@@ -150,6 +152,7 @@ class RandomFeatures(Tracked):
         return await track(problem, problem.n_components + self.columns, _tol(self, problem), self.n_features)
 
 
+@method("graph", {Local: (map_to_landmarks,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
 @dataclass(frozen=True, eq=False)
 class Landmarks(Tracked):
     """Kernel PCA on the span of public rows.  ``columns``, ``min_rows``: as for RandomFeatures."""
@@ -168,6 +171,7 @@ class Landmarks(Tracked):
         return await track(problem, problem.n_components + self.columns, _tol(self, problem), len(problem.landmarks))
 
 
+@method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
 @dataclass(frozen=True, eq=False)
 class Tracking(Tracked):
     """PCA of the rows themselves.  ``columns``, ``min_rows``: as for RandomFeatures."""

@@ -35,6 +35,7 @@ import numpy as np
 
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
+from ..method import Part
 from .gossip import NOW, average
 from .neighbourhood import blocks_of, own_kernel
 from .network import Network
@@ -130,3 +131,16 @@ async def agree_on_direction(network: Network) -> None:
 def most_rounds(network: Network) -> int:
     """Exchanges and averages of one start."""
     return network.diameter + network.rounds_to(PRECISION)
+
+
+FRAMES = Part(
+    "Graph: a common first direction",
+    {
+        Exchange: (offer_frame,),
+        Local: (
+            make_frame,
+            take_frame,
+            begin_in_frame,
+        ),
+    },
+)

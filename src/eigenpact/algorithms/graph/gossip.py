@@ -37,6 +37,7 @@ import numpy as np
 
 from ...linalg import Array
 from ...runtime import Exchange, Local, Reply, Site, local
+from ..method import Part
 from .network import Network
 
 NOW, BEFORE = "gossip: now", "gossip: before"
@@ -91,3 +92,15 @@ async def average(network: Network, precision: float) -> None:
     for weight in earlier:
         await Exchange(mix, centre, weight)  # lines 2, 3
     await Local(mix_last, centre, last)
+
+
+GOSSIP = Part(
+    "Graph: averages by gossip",
+    {
+        Exchange: (
+            send_own,
+            mix,
+        ),
+        Local: (mix_last,),
+    },
+)

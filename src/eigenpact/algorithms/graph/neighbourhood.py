@@ -45,6 +45,7 @@ from ...errors import InputError
 from ...kernels import Kernel, MeanFeatures
 from ...linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
+from ..method import Part
 from .features import dense
 from .gossip import NOW, average
 from .network import GraphProblem
@@ -194,3 +195,22 @@ async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
         await Local(centre_gram, square)  # line 6
     elif not alone and problem.n_components > 1:  # one component needs no inverse of G_j
         await Local(add_nugget)
+
+
+MEETING = Part(
+    "Graph: rows and the common mean",
+    {
+        Exchange: (
+            send_rows,
+            send_mean_values,
+        ),
+        Max: (centre_square,),
+        Local: (
+            keep_rows,
+            centre_alone,
+            sum_features,
+            centre_gram,
+            add_nugget,
+        ),
+    },
+)

@@ -55,14 +55,16 @@ import numpy as np
 from ...errors import InputError, ProgramError
 from ...linalg import Array
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
+from ..method import method
 from . import neighbourhood, trust
-from .deflation import remove_direction
-from .frames import agree_on_direction, make_frame
+from .deflation import DEFLATION, remove_direction
+from .frames import FRAMES, agree_on_direction, make_frame
 from .frames import most_rounds as rounds_to_start
-from .neighbourhood import blocks_of, meet, own_kernel
+from .gossip import GOSSIP
+from .neighbourhood import MEETING, blocks_of, meet, own_kernel
 from .network import GraphProblem, GraphSolution, Network
-from .signs import agree_on_signs
-from .trust import complaints, found_trust, keep_copy
+from .signs import SIGNS, agree_on_signs
+from .trust import TRUST, complaints, found_trust, keep_copy
 
 CHECK_EVERY = 5
 RANK = 1e-6
@@ -174,6 +176,27 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
     return lambda B: V @ ((V.T @ B).T / values).T
 
 
+@method(
+    "graph",
+    {
+        Max: (
+            begin_component,
+            update,
+        ),
+        Exchange: (
+            send_coefficients,
+            send_values,
+        ),
+        Local: (
+            update,
+            hand_over,
+        ),
+    },
+    parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
+    results=RESULTS,
+    remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
+    "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.",
+)
 @dataclass(frozen=True, eq=False)
 class ProjectionConsensus:
     """Algorithm 1.

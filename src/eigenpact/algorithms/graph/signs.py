@@ -14,6 +14,7 @@ import numpy as np
 
 from ...linalg import Array
 from ...runtime import Exchange, Local, Reply, Site, local
+from ..method import Part
 from .neighbourhood import blocks_of, own_kernel
 from .network import Network
 
@@ -51,3 +52,6 @@ async def agree_on_signs(network: Network) -> None:
     for _ in range(network.diameter):
         await Exchange(offer_sign, root)
     await Local(take_sign, root)
+
+
+SIGNS = Part("Graph: signs", {Exchange: (offer_sign,), Local: (take_sign,)})

@@ -49,6 +49,7 @@ import scipy.linalg
 from ...errors import InputError
 from ...linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
+from ..method import Part
 from ..setup import LARGEST_TRACE
 from .gossip import NOW, average
 from .network import GraphProblem, GraphSolution, Network
@@ -133,3 +134,16 @@ async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: 
     advice = "raise max_iterations, or ask for a number of components after which eigenvalues drop"
     reason = f"max_iterations={problem.max_iterations} reached at residual {residual:.1e} > tol {tol:.1e}; {advice}"
     return GraphSolution(problem.max_iterations, False, reason)
+
+
+TRACKING = Part(
+    "Graph: tracking",
+    {
+        Max: (advance,),
+        Local: (
+            centre_features,
+            begin,
+            advance,
+        ),
+    },
+)

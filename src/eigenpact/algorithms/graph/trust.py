@@ -21,6 +21,7 @@ import numpy as np
 
 from ...linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
+from ..method import Part
 from .gossip import NOW, average
 from .neighbourhood import blocks_of, own_kernel
 from .network import GraphProblem
@@ -140,3 +141,16 @@ def complaints(signs: dict[str, float], share: float) -> list[str]:
 
 LEAST_SHARE = 0.8
 """Less of a component removed before the next one is a failure of the next."""
+
+
+TRUST = Part(
+    "Graph: whether to trust a component",
+    {
+        Exchange: (send_direction,),
+        Max: (judge,),
+        Local: (
+            keep_copy,
+            hear,
+        ),
+    },
+)

@@ -38,11 +38,12 @@ from ...errors import InputError
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
+from ..method import method
 from ..setup import rows_of
 from ..solution import Solution
 from .local_part import Covariance, promised_gain
 from .parts import PersonalSetup, held_out_error, settle, training
-from .start import merged_start
+from .start import MERGED_START, merged_start
 from .varpro import exact_local_part
 
 
@@ -61,6 +62,7 @@ def own_part(site: Site, U: Array, r1: Any) -> Reply:
     return Reply((captured, held_out_error(rows, kept["held_out"], U, V)), {"V": V, "values": values})
 
 
+@method("personalized", {Sum: (own_part,)}, role="baseline")
 @dataclass(frozen=True, eq=False)
 class Individual:
     """Every site's own PCA with r1 + r2 components; nothing is shared."""
@@ -85,6 +87,7 @@ class Individual:
         return Solution(nothing, np.zeros(0), None, None, True, "every site solved its own problem", notes)
 
 
+@method("personalized", {Sum: (own_part,)}, includes=(Krylov,), role="baseline")
 @dataclass(frozen=True, eq=False)
 class Pooled:
     """PCA of all rows together with r1 + r2 components; nothing is local."""
@@ -111,6 +114,7 @@ class Pooled:
         return replace(found, eigenvalues=found.eigenvalues / setup.n_samples, notes=notes)
 
 
+@method("personalized", {Sum: (exact_local_part,)}, parts=(MERGED_START,), role="baseline")
 @dataclass(frozen=True, eq=False)
 class DistPCA:
     """Global components from the mean of the sites' projectors, local ones from what they leave: two rounds."""

@@ -36,7 +36,8 @@ from ...errors import InputError
 from ...krylov_space import KrylovSpace
 from ...linalg import Array, random_orthonormal
 from ...rows import Rows
-from ...runtime import Reply, Site, Sum, local
+from ...runtime import Local, Reply, Site, Sum, local
+from ..method import Part
 from ..setup import Setup, rows_of
 from .local_part import HAS_VARIANCE, Covariance
 
@@ -168,3 +169,16 @@ async def misalignment(setup: PersonalSetup, all_local: bool = False) -> float:
 def _key(name: str) -> np.uint64:
     """A site's name as a number, by which it finds its entry among those of all sites."""
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+
+
+PARTS = Part(
+    "Set-up and end of every solver of PersonalizedPCA",
+    {
+        Sum: (
+            take_part,
+            local_share,
+        ),
+        Local: (settle,),
+    },
+    "`local_share` runs unless `misalignment=False`; `settle` only if the last step tried was refused, or with rows held out.",
+)

@@ -54,6 +54,7 @@ import scipy.linalg
 from ...errors import InputError
 from ...linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
+from ..method import method
 from ..setup import rows_of
 from ..solution import Solution
 from .local_part import Covariance, promised_gain
@@ -114,6 +115,7 @@ def _q_factor(A: Array) -> Array:
     return np.ascontiguousarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
 
 
+@method("personalized", {Max: (largest_variance,), Sum: (stiefel_step,)})
 @dataclass(frozen=True, eq=False)
 class PerPCA:
     """Distributed Stiefel gradient ascent with a correction of the local parts.

@@ -28,6 +28,7 @@ import numpy as np
 from ...errors import InputError
 from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
+from ..method import Part
 from ..setup import rows_of
 from .local_part import Covariance
 from .parts import PersonalSetup, training
@@ -77,3 +78,6 @@ async def first_global(setup: PersonalSetup, kind: Start, start: Array | None) -
     U = orthonormalize(await merged_start(setup, kind) + STIR * random)
     await Progress(basis=U)
     return U, 1
+
+
+MERGED_START = Part("Merged start of PersonalizedPCA (only when asked for)", {Gather: (leading_part,)})

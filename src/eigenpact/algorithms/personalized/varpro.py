@@ -49,6 +49,7 @@ import numpy as np
 
 from ...linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
+from ..method import method
 from ..setup import rows_of
 from ..solution import Solution
 from .local_part import Covariance, hidden_gain, promised_gain
@@ -98,6 +99,7 @@ class Point:
     kkt: float
 
 
+@method("personalized", {Sum: (exact_local_part,)})
 @dataclass(frozen=True, eq=False)
 class VarPro:
     """Variable projection with quasi-Newton steps.

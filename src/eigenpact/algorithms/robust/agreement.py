@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...linalg import Array
 from ...runtime import Local, Site, Sum, local
+from ..method import Part
 from ..setup import keep_centre
 from .entries import blocks
 from .thresholds import NORMAL_MEDIAN
@@ -236,3 +237,17 @@ def _values(prefix: NDArray[np.uint64], rounds: int) -> Array:
     middle = low + (np.uint64(1) << (rest - np.uint64(1)))
     values = np.where(middle & SIGN, middle ^ SIGN, ~middle).view(np.float64)
     return np.where((low == SIGN) | (low + ((np.uint64(1) << rest) - np.uint64(1)) == SIGN - np.uint64(1)), 0.0, values)
+
+
+AGREEMENT = Part(
+    "Set-up of RobustPCA",
+    {
+        Sum: (
+            count_observed,
+            count_parts,
+            count_sizes,
+        ),
+        Local: (keep_centre,),
+    },
+    '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.',
+)

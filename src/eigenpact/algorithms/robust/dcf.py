@@ -51,8 +51,9 @@ import scipy.linalg
 from ...errors import InputError
 from ...linalg import Array, orthonormalize, random_orthonormal
 from ...runtime import Progress, Reply, Site, Sum, local
+from ..method import method
 from .agreement import RobustSetup
-from .doubts import doubt_about
+from .doubts import DOUBTS, doubt_about
 from .entries import Mask, blocks
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
@@ -132,6 +133,16 @@ def minimize(
     return V, E, value
 
 
+@method(
+    "robust",
+    {
+        Sum: (
+            descend,
+            score_products,
+        )
+    },
+    parts=(DOUBTS,),
+)
 @dataclass(frozen=True, eq=False)
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.

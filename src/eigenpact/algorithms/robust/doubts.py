@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...linalg import Array, top_eigenpairs
 from ...runtime import Progress, Site, Sum, local
+from ..method import Part
 from .agreement import RobustSetup
 from .solution import score_scatter
 from .thresholds import Residuals, tally
@@ -86,3 +87,6 @@ def own_feature(U: Array, trusted: NDArray[Any], observed: NDArray[Any]) -> int 
     lengths = np.einsum("ij,ij->i", U, U)
     errors = trusted.sum() < (1 - FEW) * observed.sum()
     return int(lengths.argmax()) if errors and U.shape[1] < len(U) and lengths.max() >= ALONE else None
+
+
+DOUBTS = Part("Doubts (RobustPCA, only where a feature has a component to itself)", {Sum: (score_sizes,)})

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...linalg import Array
 from ...runtime import Gather, Site, local
+from ..method import Part
 from .entries import blocks, remove_errors
 
 
@@ -35,3 +36,6 @@ async def error_shares(U: Array, shift: Array, first: float, last: float) -> dic
     """Site -> share of its observed entries that are errors.  One round."""
     replies = await Gather(count_errors, U, shift, np.array([first, last]))
     return {name: float(wrong) / max(int(observed), 1) for name, (wrong, observed) in replies.items()}
+
+
+SHARES = Part("Shares of errors (RobustPCA, only when asked for)", {Gather: (count_errors,)})

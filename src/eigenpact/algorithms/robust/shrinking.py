@@ -73,9 +73,10 @@ import numpy as np
 
 from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
+from ..method import method
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, nearest_basis, steepest_fall
-from .doubts import doubt_about
+from .doubts import DOUBTS, doubt_about
 from .entries import blocks, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
@@ -182,6 +183,20 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
     return Reply(keep={"V": site.kept["V"] @ rotation})
 
 
+@method(
+    "robust",
+    {
+        Sum: (
+            clipped_step,
+            threshold_step,
+            widened_step,
+        ),
+        Local: (turn_scores,),
+    },
+    parts=(DOUBTS,),
+    remark="`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
+    '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.',
+)
 @dataclass(frozen=True, eq=False)
 class Shrinking:
     """Shrinking hard thresholds with the exact consensus step.  It has no parameters."""

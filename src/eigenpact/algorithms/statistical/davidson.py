@@ -50,12 +50,15 @@ from dataclasses import dataclass
 from ...krylov_space import KrylovSpace, Ritz
 from ...linalg import Array
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution
 from ..start import Start, check_start, given_start
-from .preconditioner import preconditioner
+from .preconditioner import PRECONDITIONER, preconditioner
 
 
+@method("statistical", parts=(PRODUCTS, PRECONDITIONER))
 @dataclass(frozen=True, eq=False)
 class Davidson:
     """Generalized Davidson with one site's rows as the preconditioner.

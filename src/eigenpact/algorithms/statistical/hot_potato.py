@@ -53,6 +53,8 @@ from ...errors import InputError
 from ...linalg import Array, orthonormalize
 from ...rows import Rows
 from ...runtime import Chain, Progress, Site, local
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from .judgement import judged
@@ -103,6 +105,13 @@ def _start(rows: Rows, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
     return orthonormalize(np.concatenate([V, fill], axis=1)), np.append(np.maximum(values, 0.0) / rows.n, np.zeros(fill.shape[1]))
 
 
+@method(
+    "statistical",
+    {Chain: (pass_over,)},
+    parts=(PRODUCTS,),
+    role="estimate",
+    remark="Passed from site to site; then `scatter_action`, unless `confirm=False`.",
+)
 @dataclass(frozen=True, eq=False)
 class HotPotato:
     """Oja's algorithm, passed from site to site in the order of their names.

@@ -47,11 +47,14 @@ from dataclasses import dataclass
 
 from ...linalg import Array
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution
 from ..start import Start, check_start, given_start
 
 
+@method("statistical", parts=(PRODUCTS,))
 @dataclass(frozen=True, eq=False)
 class Lanczos:
     """Block Lanczos with full reorthogonalization and thick restart.

@@ -60,6 +60,8 @@ import scipy.linalg
 from ...errors import InputError
 from ...linalg import Array, orthonormalize, procrustes, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup, rows_of
 from ..solution import Solution
 from .judgement import judged
@@ -76,6 +78,13 @@ def own_directions(site: Site, k: Any, seed: Any) -> Any:
     return V * (signs * np.sqrt(np.maximum(values, 0.0))), np.int64(rows.n)
 
 
+@method(
+    "statistical",
+    {Gather: (own_directions,)},
+    parts=(PRODUCTS,),
+    role="estimate",
+    remark="Then `scatter_action`, unless `confirm=False`.",
+)
 @dataclass(frozen=True, eq=False)
 class OneShot:
     """One round: merge the sites' own principal directions.

@@ -35,11 +35,13 @@ from dataclasses import dataclass
 
 from ...linalg import Array
 from ..consensus.subspace import LINEAR_ANGLE, Subspace
+from ..method import method
 from ..setup import Setup
 from ..solution import Solution
 from ..start import Start
 
 
+@method("statistical", includes=(Subspace,))
 @dataclass(frozen=True, eq=False)
 class Power:
     """The power method.

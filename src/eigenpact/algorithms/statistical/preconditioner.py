@@ -20,6 +20,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from ...linalg import Array
 from ...rows import DENSE_SIDE, Rows
 from ...runtime import At, Reply, Site, local
+from ..method import Part
 from ..setup import Setup, rows_of
 
 MOST_PAIRS = 200
@@ -159,3 +160,15 @@ async def preconditioner(setup: Setup, proxy: Any, k: int, facts: Array | None =
 def _leading(values: Array, count: int) -> Array:
     """The largest eigenvalues; zero where there are no more."""
     return np.concatenate([values, np.zeros(count)])[:count]
+
+
+PRECONDITIONER = Part(
+    "Preconditioner of davidson and shift-invert",
+    {
+        At: (
+            keep_spectrum,
+            precondition,
+        )
+    },
+    "These run only with `proxy=` a site's name, and only at that site.",
+)

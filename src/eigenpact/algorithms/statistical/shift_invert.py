@@ -59,11 +59,13 @@ from ...linalg import Array, random_orthonormal
 from ..confirmation import Verdict, confirm
 from ..consensus.subspace import LINEAR_ANGLE, confirmed_solution
 from ..expansion import Goal, check_angle_tol
+from ..method import method
+from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution, residual_angle
 from ..start import Start, check_start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
-from .preconditioner import Preconditioner, preconditioner
+from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
 
 REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
 """How far inner residuals are reduced; the least shift, in gaps; and the largest gap believed, as a share of rho."""
@@ -76,6 +78,7 @@ FAILURE, ACCURACY, FINEST, LITERAL_SLIP = 0.1, 1e-6, 1e-13, 10.0
 and how many times its accuracy it may miss and still be called converged."""
 
 
+@method("statistical", parts=(PRODUCTS, PRECONDITIONER))
 @dataclass(frozen=True, eq=False)
 class ShiftInvert:
     """Shift-and-invert with preconditioned inner systems.

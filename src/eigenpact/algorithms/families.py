@@ -1,0 +1,58 @@
+"""The families of solvers: what all solvers of one have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .graph.network import GraphSolution
+from .method import FamilyName, Part
+from .personalized.parts import PARTS
+from .personalized.start import MERGED_START
+from .robust.agreement import AGREEMENT
+from .robust.shares import SHARES
+from .robust.solution import RobustSolution
+from .setup import SETUP
+from .solution import Solution
+from .start import ONE_SHOT_START
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What the solvers of a family have in common.
+
+    Attributes
+    ----------
+    estimator : str
+        Who takes them.
+    returns : type
+        What ``fit`` returns.
+    always : parts
+        Of every run.
+    starts : name -> part
+        Of runs whose solver begins so.
+    on_request : parts
+        Of runs in which the user asks for more.
+    """
+
+    estimator: str
+    returns: type
+    always: tuple[Part, ...] = ()
+    starts: Mapping[str, Part] = field(default_factory=dict)
+    on_request: tuple[Part, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All of them."""
+        return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
+
+
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START})
+
+FAMILIES: dict[FamilyName, Family] = {
+    "consensus": JOINT,
+    "statistical": JOINT,
+    "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
+    "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
+    "graph": Family("GraphKernelPCA", GraphSolution),
+}

@@ -1,0 +1,159 @@
+"""What solvers declare of themselves is what their source says and what their runs send."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact import algorithms
+from eigenpact.algorithms.families import FAMILIES
+from eigenpact.algorithms.method import Part, declaration_of, method
+from eigenpact.algorithms.products import scatter_action
+from eigenpact.errors import InputError, ProgramError
+from eigenpact.estimators.plans import ESTIMATORS, functions_of, plan_of
+from eigenpact.estimators.registry import estimator_of, solvers_for
+from eigenpact.runtime import Collective, Gather, LocalFunction, Progress, Sum
+
+SOLVERS = solvers_for(*ESTIMATORS)
+RING = {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]}
+Call = tuple[str, str]
+"""A kind of collective and a function's name on the wire."""
+
+
+@cache
+def calls_in(module: str) -> frozenset[Call]:
+    """Collectives that a module's source makes with local functions given by name."""
+    names = vars(importlib.import_module(module))
+    found = set()
+    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            collective = names.get(node.func.id)
+            if inspect.isclass(collective) and issubclass(collective, Collective) and collective is not Progress:
+                called = [names.get(arg.id) for arg in node.args if isinstance(arg, ast.Name)]
+                found |= {(collective.kind, function.name) for function in called if isinstance(function, LocalFunction)}
+    return frozenset(found)
+
+
+def modules() -> list[str]:
+    return [info.name for info in pkgutil.walk_packages(algorithms.__path__, f"{algorithms.__name__}.")]
+
+
+def declared_in(parts: tuple[Part, ...]) -> set[Call]:
+    return {(kind.kind, function.name) for part in parts for kind, functions in part.uses.items() for function in functions}
+
+
+def everything_declared() -> set[Call]:
+    own = [declared_in(solver.declared.parts) for solver in SOLVERS.values()]
+    return set().union(*own, *(declared_in(family.parts) for family in FAMILIES.values()))
+
+
+def test_every_call_in_the_source_is_declared_and_every_declaration_is_called() -> None:
+    called = frozenset().union(*(calls_in(module) for module in modules()))
+    assert called == everything_declared()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_solver_declares_what_its_own_file_calls(name: str) -> None:
+    """A file with several solvers: all of them together."""
+    module = SOLVERS[name].__module__
+    beside = [solver for solver in SOLVERS.values() if solver.__module__ == module]
+    allowed = set().union(*(declared_in((*s.declared.parts, *FAMILIES[s.declared.family].parts)) for s in beside))
+    assert calls_in(module) <= allowed
+
+
+def fitted(name: str) -> Any:
+    X = np.random.default_rng(0).normal(size=(90, 12)) * np.linspace(3, 1, 12)
+    sites = {"a": X[:40], "b": X[40:60], "c": X[60:]}
+    estimator = estimator_of(SOLVERS[name])
+    if estimator == "FederatedPCA":
+        return ep.FederatedPCA(2, solver=name, random_state=0).fit(sites)
+    if estimator == "PersonalizedPCA":
+        share = None if name == "pooled" else 0.2
+        return ep.PersonalizedPCA(2, 2, solver=name, validation_fraction=share, random_state=0, tol=1e-3).fit(sites)
+    if estimator == "RobustPCA":
+        return ep.RobustPCA(2, solver=name, tell_shares=True, random_state=0).fit(sites)
+    if estimator == "GraphPCA":
+        return ep.GraphPCA(2, graph=RING, random_state=0).fit(sites)
+    landmarks = X[:9] if name == "landmarks" else None
+    return ep.GraphKernelPCA(2, graph=RING, method=name, landmarks=landmarks, random_state=0).fit(sites)
+
+
+@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning", "ignore::eigenpact.NotIdentifiableWarning")
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_function_of_a_run_is_declared_and_planned(name: str) -> None:
+    """Also those that a shared loop, a confirmation or the family's set-up asks for."""
+    sent = {message.function for message in fitted(name).ledger_} - {"agreed_maximum", "pass_on_maximum", "maximum"}
+    short = {function.rpartition(":")[2].partition("/")[0] for function in functions_of(name)}
+    assert sent <= short
+    plan = plan_of(SOLVERS[name]() if name != "auto" else ep.Auto(), 3000, 2)
+    assert set(plan.functions) <= set(functions_of(name))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_results_are_among_what_is_kept(name: str) -> None:
+    declared = SOLVERS[name].declared
+    kept = {key for part in declared.parts for function in part.functions for key in function.keeps}
+    assert set(declared.results) <= kept
+
+
+def test_wire_names_hold_no_module() -> None:
+    names = {function for name in SOLVERS for function in functions_of(name)}
+    assert all(name.startswith("eigenpact:") and name.endswith("/1") for name in names)
+
+
+@dataclass(frozen=True)
+class Undeclared:
+    """A solver in all but the declaration."""
+
+    name = "undeclared"
+
+    async def fit(self, setup: Any, start: Any = None, state: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def test_what_is_not_declared_is_refused_with_advice() -> None:
+    sites = {"a": np.eye(3), "b": 2 * np.eye(3)}
+    with pytest.raises(InputError, match="Undeclared is not declared to be a solver: write @method"):
+        ep.FederatedPCA(1, solver=Undeclared()).fit(sites)
+    with pytest.raises(InputError, match="must have a name"):
+        method("consensus", {Sum: ()})(type("Nameless", (), {}))
+
+
+def test_a_solver_of_another_estimator_is_refused() -> None:
+    sites = {"a": np.eye(3), "b": 2 * np.eye(3)}
+    with pytest.raises(InputError, match="is one of RobustPCA; the solvers of FederatedPCA are auto, faps"):
+        ep.FederatedPCA(1, solver=ep.DCF()).fit(sites)
+    with pytest.raises(InputError, match="unknown solver 'gram'; the solvers of RobustPCA are dcf, shrinking"):
+        ep.RobustPCA(1, solver="gram").fit(sites)
+
+
+def test_a_part_knows_its_functions_once() -> None:
+    function = declaration_of(ep.Gram).own.functions[0]
+    assert Part("twice", {Sum: (function,), Gather: (function,)}).functions == (function,)
+
+
+@method("consensus")
+@dataclass(frozen=True)
+class Forgetful:
+    """A solver that declares less than it does."""
+
+    name = "forgetful"
+    default_angle = 1e-8
+
+    async def fit(self, setup: Any, start: Any = None, state: Any = None) -> Any:  # noqa: ARG002
+        return await Sum(scatter_action, np.eye(setup.n_features, 1))
+
+
+def test_what_is_not_declared_is_not_run() -> None:
+    """On an engine without policies, too."""
+    with pytest.raises(ProgramError, match=r"'forgetful' asks for sum of eigenpact:scatter_action/1, which it does not declare"):
+        ep.FederatedPCA(1, solver=Forgetful()).fit({"a": np.eye(3), "b": 2 * np.eye(3)})
