@@ -41,8 +41,8 @@ test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts 
 fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong (FITS=5000 SEED=0)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
 
-results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper)
-	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE)
+results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
+	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)
 
 bench: $(VENV)/test.stamp ## time the runtime and the solvers against peers in the same run
 	$(BIN)/python -m benchmarks.overhead

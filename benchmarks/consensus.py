@@ -1,8 +1,14 @@
 """The consensus family's results: rounds of FAPS and LocalPower beside subspace iteration, the FAPS paper's numbers beside ours.
 
-"Rounds to r" is the first round after which the coordinator holds a basis whose true scaled KKT residual, measured with the
-pooled scatter, is at most r; a one-shot start counts as a round, rounds that confirm an answer do not.  Problems are those of
-``benchmarks/foundation.py``; MNIST is centred.
+Problems: "T4" is the problem of the FAPS paper's Table 4 (1000 features, 36000 rows, 8 sites of 1000 to 8000 rows, 10
+components). "i64" has the same spectrum and 64 sites of 1000 rows, 20 components.  Both are made by
+``ep.datasets.spectral_problem`` and not centred.  MNIST is centred; "by label" means a site for each of the ten digits.  p is
+the number of components, q the number of steps that localpower makes at a site in a round.
+
+The scaled KKT residual of a basis Z (orthonormal columns) is ||(I - Z Z^T) C Z||_F / tr C, where C is the scatter of all rows
+together; it is 0 for exact components.  "Rounds to r" is the first round after which the coordinator holds a basis whose
+residual, computed here from C itself, is at most r.  A one-shot start counts as a round, rounds that confirm an answer do not.
+Solvers are asked for ``tol=1e-9``.
 """
 
 from __future__ import annotations

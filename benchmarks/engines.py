@@ -4,6 +4,8 @@ Run with ``python -m benchmarks.engines``.  The block is 2000 x 20 and there are
 there are 4 ranks with a site each, on Dask 4 worker processes, all on this machine.  The arithmetic that is subtracted is that of
 all sites one after the other, although ranks and workers share it.  Engines take turns and the median of the turns is given, for
 other work on the machine disturbs all of them.
+
+"Conformance" means that tests run the same fits on the engine and in one process and compare components and ledgers bit by bit.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ with mutual TLS run on this machine; the block is 2000 x 20 and sites hold few r
 is subtracted is that of all sites one after the other.  Memory is the resident set of all processes of a party, from round 150
 on: FLARE keeps every message for ``streaming_retry_timeout`` (2 s), so that its server grows until that is filled.
 
+"Conformance" means that tests run the same fits over FLARE and in one process and compare components and ledgers bit by bit.
+
 Next to every round a fixed piece of Python is timed in this process.  Only where that became slower too, by as much as the bar
 allows a round, is the load of the machine given as the reason of a miss.
 """

@@ -1,22 +1,38 @@
 """Sites whose rows lie on a GPU: the same answer as on the CPU, and how long a round takes on either.
 
-Run with ``python -m benchmarks.gpu`` where torch sees a GPU (or with ``--device cpu`` to try the code).  Times include the copy
-of the block to the GPU and of the product back, because only numpy arrays cross the wire; the copy back waits for the GPU.
+Run with ``python -m benchmarks.gpu`` where torch sees a GPU (or with ``--device cpu`` to try the code), or as a table with
+``make results FAMILY=gpu``.  A product is Y^T (Y Z) of a site's centred rows Y with a block Z of 20 columns, a site's work in a
+round.  Times include the copy of the block to the GPU and of the product back, because only numpy arrays cross the wire; the copy
+back waits for the GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import statistics
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import eigenpact as ep
+from benchmarks.table import Row, print_rows
 from eigenpact.linalg import random_orthonormal
 from eigenpact.metrics import largest_sine
 from eigenpact.rows import Rows
+
+SIZES = {"small": (5_000, 500), "paper": (50_000, 2_000)}
+"""Rows of each of two sites, and features."""
+
+SOLVERS: dict[str, Any] = {
+    "gram": "gram",
+    "krylov": "krylov",
+    "krylov, a site as proxy": ep.Krylov(proxy="A"),
+    "krylov, one-shot start": ep.Krylov(start="one-shot"),
+}
 
 
 def median_seconds(rows: Rows, Z: Any, repeats: int = 10) -> float:
@@ -30,29 +46,42 @@ def median_seconds(rows: Rows, Z: Any, repeats: int = 10) -> float:
     return statistics.median(seconds)
 
 
-def main() -> None:
-    """Compare answers and times."""
+def measure(device: str, n_rows: int, n_features: int) -> Iterator[Row]:
+    """Compare answers, then times, of two sites on the CPU and on the device."""
     import torch
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--features", type=int, default=2_000)
-    arguments = parser.parse_args()
     rng = np.random.default_rng(0)
-    spectrum = 1.02 ** -np.arange(arguments.features)
-    sites = {name: rng.normal(size=(arguments.rows, arguments.features)) * spectrum + 1 for name in ("A", "B")}
-    there = {name: torch.asarray(X, device=arguments.device) for name, X in sites.items()}
-    for solver in ("gram", "krylov", ep.Krylov(proxy="A"), ep.Krylov(start="one-shot")):
+    spectrum = 1.02 ** -np.arange(n_features)
+    sites = {name: rng.normal(size=(n_rows, n_features)) * spectrum + 1 for name in ("A", "B")}
+    there = {name: torch.asarray(X, device=device) for name, X in sites.items()}
+    for label, solver in SOLVERS.items():
         pcas = [ep.FederatedPCA(10, solver=solver, random_state=0).fit(where) for where in (sites, there)]
         sine = largest_sine(pcas[0].components_.T, pcas[1].components_.T)
-        rounds = [pca.n_rounds_ for pca in pcas]
-        print(f"{solver!s:60.60s} rounds {rounds}, sine between the two answers {sine:.1e}")
-    Z = random_orthonormal(arguments.features, 20, seed=0)
-    mean = np.ones(arguments.features)
+        rounds = " and ".join(str(pca.n_rounds_) for pca in pcas)
+        yield Row(f"{label}, answers on CPU and {device}", "reported", f"sine between them {sine:.1e}; {rounds} rounds", True)
+    Z = random_orthonormal(n_features, 20, seed=0)
+    mean = np.ones(n_features)
     cpu, gpu = (median_seconds(Rows(where["A"], mean), Z) for where in (sites, there))
-    shape = f"{arguments.rows} x {arguments.features} by 20"
-    print(f"one product, {shape}: CPU {cpu * 1e3:.1f} ms, {arguments.device} {gpu * 1e3:.1f} ms, ratio {cpu / gpu:.1f}")
+    reached = f"CPU {cpu * 1e3:.1f} ms, {device} {gpu * 1e3:.1f} ms, ratio {cpu / gpu:.1f}"
+    yield Row(f"one product, {n_rows} x {n_features} by 20", "reported", reached, True)
+
+
+def rows(size: str) -> Iterator[Row]:
+    """The table, where there is a GPU."""
+    if importlib.util.find_spec("torch") is None or not importlib.import_module("torch").cuda.is_available():
+        yield Row("answers and times on a GPU", "reported", "", None, "needs torch and a GPU")
+        return
+    yield from measure("cuda", *SIZES[size])
+
+
+def main() -> None:
+    """Print the table for any device."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rows", type=int, default=SIZES["paper"][0])
+    parser.add_argument("--features", type=int, default=SIZES["paper"][1])
+    arguments = parser.parse_args()
+    print_rows(f"gpu, {arguments.device}", measure(arguments.device, arguments.rows, arguments.features), markdown=False)
 
 
 if __name__ == "__main__":

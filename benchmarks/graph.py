@@ -1,8 +1,11 @@
 """Kernel PCA and PCA on a graph: similarity with central kernel PCA, nodes sorted by digit, cost by number of nodes.
 
-MNIST's digits 0, 3, 5, 8 as the paper has them (``reproduce/kernel.py``); seeds deal the images to the nodes.  No setting is
-changed from row to row.  Constants of the method (nugget, slack, tol, how often nodes look) were chosen on these digits and seeds
-0 to 7, which the first rows report; ``UNUSED`` are seeds on which nothing was chosen.
+MNIST's digits 0, 3, 5, 8 as the paper has them (``reproduce/kernel.py``), with the kernel K(x, y) = exp(-||x - y||^2 / 784), and
+nodes on a ring; seeds deal the images to the nodes.  Similarity is the cosine between a node's direction and the first direction
+of central kernel PCA, which has all images in one place.  "Algorithm 1" is the paper's method, projection consensus.  No setting
+is changed from row to row.  Constants of the method (nugget, slack, tol, how often nodes look) were chosen on these digits and
+seeds 0 to 7, which the first rows report; the paper's size has a row of
+four more seeds, on which nothing was chosen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Print a family's results table with measured numbers: ``python -m benchmarks.results foundation --size small``.
 
-``small`` is what CI runs; ``paper`` takes more random starts and also times a fresh clone. With ``--page PATH`` the table is also
-written as a page of the documentation. Exit status 1 means that a bar was missed without a recorded reason.
+``small`` is what CI runs; ``paper`` takes more random starts and also times a fresh clone. With ``--page`` the table is also
+written as a page of the documentation, docs/results/FAMILY.md unless a path is given. Exit status 1 means that a bar was missed
+without a recorded reason.
 """
 
 from __future__ import annotations
@@ -10,8 +11,20 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import consensus, engines, exactness, federation, flower, foundation, graph, personalized, robust, statistical
-from benchmarks.page import write_page
+from benchmarks import (
+    consensus,
+    engines,
+    exactness,
+    federation,
+    flower,
+    foundation,
+    gpu,
+    graph,
+    personalized,
+    robust,
+    statistical,
+)
+from benchmarks.page import page_of, write_page
 from benchmarks.table import print_rows
 
 FAMILIES = {
@@ -22,6 +35,7 @@ FAMILIES = {
     "statistical": statistical,
     "federation": federation,
     "flower": flower,
+    "gpu": gpu,
     "graph": graph,
     "personalized": personalized,
     "robust": robust,
@@ -33,13 +47,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("family", choices=sorted(FAMILIES))
     parser.add_argument("--size", choices=["small", "paper"], default="small")
-    parser.add_argument("--markdown", action="store_true", help="print the README's form")
-    parser.add_argument("--page", type=Path, metavar="PATH", help="also write the table as a page, e.g. docs/results/FAMILY.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--page", nargs="?", const="", metavar="PATH", help="also write a page, docs/results/FAMILY.md or PATH")
     arguments = parser.parse_args()
     family = FAMILIES[arguments.family]
     rows = list(family.rows(arguments.size))
     if arguments.page is not None:
-        write_page(arguments.page, arguments.family, family, arguments.size, rows)
+        path = Path(arguments.page) if arguments.page else page_of(arguments.family)
+        write_page(path, arguments.family, family, arguments.size, rows)
     return 0 if print_rows(f"{arguments.family}, --size {arguments.size}", rows, arguments.markdown) else 1
 
 

@@ -1,8 +1,10 @@
 """The robust family's results: how exactly low-rank parts are recovered, in how many rounds, and how fast beside a peer.
 
 Problems are those of the robust PCA paper's Section 4.1 (``ep.datasets.corrupted_problem``), split over ten sites, not centred.
-relL is ||L - L0||_F / ||L0||_F over all sites; err is the paper's (30), squared and divided by ||L0||^2 + ||S0||^2.  One setting
-for all: the solver has no parameters.
+There are n features and n rows, the true low-rank part L0 has rank r, and a share s of the entries is wrong by the sparse part
+S0.  relL is ||L - L0||_F / ||L0||_F over all sites; err is the paper's (30), squared and divided by ||L0||^2 + ||S0||^2.  One
+setting for all: the default solver, ``shrinking``, has no parameters.  ``dcf`` is the paper's own method.  "ALM" is the
+augmented Lagrangian method on all rows in one place, the usual way to do robust PCA without sites.
 """
 
 from __future__ import annotations

@@ -25,14 +25,19 @@ class Row:
     why: str = ""
 
     @property
+    def has_bar(self) -> bool:
+        """Whether anything was asked; other rows are "reported"."""
+        return self.bar != "reported"
+
+    @property
     def verdict(self) -> str:
         """One word, and the reason if there is one."""
-        word = {True: "met", False: "missed", None: "not run"}[self.met]
+        word = {True: "met" if self.has_bar else "reported", False: "missed", None: "not run"}[self.met]
         return f"{word}: {self.why}" if self.why else word
 
 
 def as_markdown(rows: Iterable[Row]) -> str:
-    """The table as Markdown; a bar in a text does not end its cell."""
+    """The table as Markdown; a vertical line in a text does not end its cell."""
     lines = ["| what | bar | reached | |", "|---|---|---|---|"]
     for row in rows:
         cells = (text.replace("|", "\\|").replace("\n", " ") for text in (row.what, row.bar, row.reached, row.verdict))

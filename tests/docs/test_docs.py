@@ -45,6 +45,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 ROOT = DOCS.parent
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "adr" not in path.relative_to(DOCS).parts)
 ALL_PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+RESULTS = sorted((DOCS / "results").glob("*.md"))
+README_BYTES = 6000
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -196,6 +198,32 @@ def test_links_resolve(path: Path) -> None:
         assert file.exists(), f"{path.name} links to {target}, which does not exist"
         if anchor:
             assert anchor in _anchors(file), f"{path.name} links to {target}; the headings are {sorted(_anchors(file))}"
+
+
+def test_the_readme_is_one_screen() -> None:
+    """It leads to the pages and does not replace them."""
+    assert len((ROOT / "README.md").read_bytes()) <= README_BYTES
+
+
+def test_five_commands_lead_to_own_scores() -> None:
+    """From the README's first line, set-up among them."""
+    commands = re.findall(r"^\$ (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (scores,) = [number for number, command in enumerate(commands, 1) if command.startswith("eigenpact transform")]
+    assert scores <= 5
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_results_name_their_command(path: Path) -> None:
+    """A page of results can be measured again: it names a command that knows its family and writes this page."""
+    command = f"$ python -m benchmarks.results {path.stem} --size "
+    assert re.search(rf"^{re.escape(command)}(small|paper) --page docs/results/{path.name}$", path.read_text(), re.MULTILINE)
+
+
+def test_every_family_has_a_page_of_results() -> None:
+    """And no page is of a family that is no more."""
+    listed = re.search(r"^FAMILIES = \{(.*?)^\}", (ROOT / "benchmarks" / "results.py").read_text(), re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r'"(\w+)":', listed[1])) == {path.stem for path in RESULTS}
 
 
 def test_every_page_is_in_the_map() -> None:
