@@ -321,7 +321,7 @@ def execute(case: Case, engine: Any, sites: Mapping[str, Any]) -> Answer:
         async def program(_start: Any, _state: Any) -> Any:
             return await case.program()
 
-        driver = Driver(connection, own=case.own, graph=case.graph, plan=PLAN)
+        driver = Driver(connection, own=case.own, graph=case.graph, plan=PLAN if case.graph is None else None)
         result = driver.run(program)
         facts = {"rounds": driver.rounds, "setup_rounds": driver.setup_rounds}
         return Outcome({str(i): np.asarray(a) for i, a in enumerate(result)}, facts, driver.ledger)
