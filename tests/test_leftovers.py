@@ -67,4 +67,7 @@ def test_nothing_is_left(send, how, processes, tmp_path):
         pids = [int(word) for word in told.read_text().split()]
         assert all(alive(pid) for pid in pids)
         send(run.pid, how)
-        assert until(lambda: not any(alive(pid) for pid in pids))
+        try:
+            assert until(lambda: not any(alive(pid) for pid in pids))
+        finally:
+            run.kill()
