@@ -6,6 +6,8 @@ FAMILY ?= foundation
 SIZE ?= small
 FITS ?= 5000
 SEED ?= 0
+# Else every process that a test starts compiles the whole package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-faults lint fuzz results bench clean

@@ -54,7 +54,7 @@ PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
 HERE = {"compare", "fit", "show", "transform"}
-"""Subcommands of eigenpact that start no other process and are run in this one; ``tests/cli/test_app.py`` starts real ones."""
+"""Subcommands of eigenpact that start no other process and are run in this one; ``tests/cli/test_cli.py`` starts real ones."""
 
 SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower", "reproduce-the-papers.md": "reproduce"}
 """Pages that take minutes, and the group of tests that they run in: their commands run with the tests of faults."""

@@ -129,7 +129,7 @@ def test_other_estimators(model: Any, half: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("graph_model", [ep.GraphPCA, ep.GraphKernelPCA])
 def test_models_on_graphs_keep_no_journal(graph_model: Any) -> None:
-    """So there is nothing to replay over other rows; see test_graph_programs.py for the driver's refusal."""
+    """So there is nothing to replay over other rows; see test_driver_graph_programs.py for the driver's refusal."""
     assert "journal" not in inspect.signature(graph_model).parameters
 
 

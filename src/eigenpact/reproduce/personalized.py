@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 from ..algorithms.personalized.perpca import PerPCA
 from ..datasets import PersonalizedProblem, personalized_problem
@@ -436,6 +435,8 @@ def table3(size: Size, seed: int, watch: Watch) -> Reproduced:
 
 def clusters(p: Mapping[str, Any], seed: int, rounds: int) -> tuple[float, PersonalizedPCA, PersonalizedProblem]:
     """Adjusted Rand index of the sites' clusters after so many rounds, the start among them."""
+    from sklearn.metrics import adjusted_rand_score
+
     problem = personalized_problem(
         p["sites"],
         p["features"],

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from ..algorithms.personalized.perpca import PerPCA
 from ..data import partition
@@ -266,6 +265,8 @@ def _cut(picture: Array, height: int, width: int) -> Array:
 
 def debates_by_year() -> tuple[dict[str, Any], list[str]]:
     """Word counts of every turn of speech (sparse rows) by year, without stop words, and the words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
     data = load("debates")
     words = np.array(data.feature_names)
     keep = np.array([word not in ENGLISH_STOP_WORDS and word not in STOP_WORDS for word in words])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from sklearn.manifold import MDS
 
 from ..linalg import Array
-from ..report.pictures import COLOURS
+
+if TYPE_CHECKING:  # drawing brings matplotlib, which commands that draw nothing do without
+    from matplotlib.figure import Figure
 
 ICONS = ("triangle", "disk", "cross", "cloud")
 
@@ -42,6 +42,8 @@ def icons(side: int = 200, seed: int = 0) -> tuple[dict[str, Array], dict[str, A
 
 def rows_of_pictures(title: str, rows: Mapping[str, Sequence[Array]], columns: Sequence[str]) -> Figure:
     """Grey pictures in rows, each row with its own range of grey."""
+    from matplotlib.figure import Figure
+
     height, width = next(iter(rows.values()))[0].shape
     size = 2.1
     figure = Figure(figsize=(1.2 + size * len(columns), 0.6 + size * height / width * len(rows)), dpi=80, layout="constrained")
@@ -60,6 +62,11 @@ def rows_of_pictures(title: str, rows: Mapping[str, Sequence[Array]], columns: S
 
 def maps(title: str, shown: Mapping[str, tuple[Array, Sequence[int]]]) -> Figure:
     """Sites in the plane by multidimensional scaling of their distances, one map for each name; colours are groups."""
+    from matplotlib.figure import Figure
+    from sklearn.manifold import MDS
+
+    from ..report.pictures import COLOURS
+
     figure = Figure(figsize=(4.2 * len(shown), 4.4), dpi=90, layout="constrained")
     figure.suptitle(title, fontsize=12, parse_math=False)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(shown)), dtype=object))
@@ -78,6 +85,10 @@ def maps(title: str, shown: Mapping[str, tuple[Array, Sequence[int]]]) -> Figure
 
 def arrows(title: str, sites: Mapping[str, Array], models: Mapping[str, Any]) -> Figure:
     """Rows in three dimensions with the components that models found: black ones are global."""
+    from matplotlib.figure import Figure
+
+    from ..report.pictures import COLOURS
+
     figure = Figure(figsize=(5.2 * len(models), 5.0), dpi=90)
     figure.suptitle(title, fontsize=12, parse_math=False)
     for i, (name, model) in enumerate(models.items()):

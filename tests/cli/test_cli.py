@@ -51,9 +51,11 @@ def test_error_is_one_line_unless_debugging(tmp_path):
     short = process("show", "nowhere", cwd=tmp_path)
     assert (short.returncode, short.stdout) == (2, "")
     assert short.stderr == "error: nowhere does not exist; give a folder written by eigenpact fit -o\n"
-    long = process("show", "nowhere", cwd=tmp_path, EIGENPACT_DEBUG="1")
+    long = process("show", "nowhere", cwd=tmp_path, EIGENPACT_DEBUG="1", PYTHONPROFILEIMPORTTIME="1")
     assert long.returncode == 1
     assert "Traceback" in long.stderr
+    assert "eigenpact.reproduce.scenes" in long.stderr
+    assert "matplotlib" not in long.stderr  # a command that draws nothing does not wait for it
 
 
 def test_debug_raises_the_error_itself(run, monkeypatch):

@@ -58,17 +58,26 @@ def session(connection, program, path, *, kill_after=None, callback=None, **opti
         journal.close()
 
 
-@pytest.mark.parametrize("program", [plain, repeating, remembering, chained])
-def test_a_site_that_comes_back_takes_part_from_the_next_round_on(connect, three_sites, program):
+@pytest.mark.parametrize(
+    ("program", "reports"),
+    [
+        (plain, [[1, 2], [4, 5], range(6, 12)]),  # C is lost in round 3, and that round discarded
+        (repeating, [range(3), [3, 4, 5], range(5, 12)]),  # reports before each round, and at the end
+        (remembering, [[1, 2], [4, 5], range(6, 12)]),
+        (chained, [[], [5], [8, 11]]),  # C is the first chain's last hop, round 3; two hops, then three and three
+    ],
+)
+def test_a_site_that_comes_back_takes_part_from_the_next_round_on(connect, three_sites, program, reports):
+    """``reports`` are the rounds reported with all three sites, without C, and with C again."""
     connection = connect(three_sites, losing=losing_c_at((0, 5)))
     callback = back_at(connection, 5)
     driver = Driver(connection, callback=callback)
     result = driver.run(program)
     assert driver.roster == ("A", "B", "C")
-    sites = [record.sites for record in driver.history]
-    assert sites == sorted(sites[: sites.index(2)]) + [2] * sites.count(2) + [3] * (len(sites) - sites.index(2) - sites.count(2))
+    expected = [(round_, sites) for sites, rounds in zip((3, 2, 3), reports, strict=True) for round_ in rounds]
+    assert [(record.round, record.sites) for record in driver.history] == expected
     assert events(driver) == [(0, "C", "lost"), (1, "C", "joined")]
-    last_without = max(i for i, n in enumerate(sites) if n == 2)
+    last_without = len(reports[0]) + len(reports[1]) - 1
     fresh = Driver(connect(three_sites)).run(lambda _start, _state: program(callback.bases[last_without], None))
     assert bits(result[:3]) == bits(fresh[:3])
     assert result[0] == 15
