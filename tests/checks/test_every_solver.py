@@ -15,34 +15,27 @@ from eigenpact.algorithms import products, setup, start
 from eigenpact.algorithms.consensus import faps, gram, krylov, localpower
 from eigenpact.algorithms.statistical import preconditioner
 from eigenpact.errors import InputError
+from eigenpact.estimators.registry import solvers_for
 from eigenpact.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction
 from eigenpact.runtime.shapes import Shape
 
-SOLVERS: dict[str, Any] = {
-    "auto": "auto",
-    "gram": "gram",
-    "krylov": "krylov",
+EXACT = [name for name, solver in solvers_for("FederatedPCA").items() if solver.declared.role in ("choice", "exact")]
+
+SOLVERS: dict[str, Any] = {name: name for name in EXACT} | {
     "krylov, small basis": ep.Krylov(max_blocks=3),
     "krylov, one-shot": ep.Krylov(start="one-shot"),
     "krylov, proxy": ep.Krylov(proxy=0),
     "krylov, proxy and one-shot": ep.Krylov(start="one-shot", proxy=0),
-    "subspace": "subspace",
     "subspace, one-shot": ep.Subspace(start="one-shot"),
-    "localpower": "localpower",
     "localpower, one-shot, signs": ep.LocalPower(q=4, patience=3, align="sign", start="one-shot"),
-    "power": "power",
     "power, one-shot": ep.Power(start="one-shot"),
-    "lanczos": "lanczos",
     "lanczos, small basis": ep.Lanczos(max_blocks=3),
     "lanczos, one-shot": ep.Lanczos(start="one-shot"),
-    "davidson": "davidson",
     "davidson, proxy": ep.Davidson(proxy=0),
     "davidson, proxy, small basis": ep.Davidson(proxy=0, start="one-shot", max_blocks=3),
-    "shift-invert": "shift-invert",
     "shift-invert, proxy": ep.ShiftInvert(proxy=0, start="one-shot"),
     "shift-invert, proxy, nesterov": ep.ShiftInvert(proxy=0, inner="nesterov"),
-    "faps": "faps",
     "faps, random": ep.FAPS(start="random"),
     "faps, lanczos": ep.FAPS(inner="lanczos"),
     "faps, exact": ep.FAPS(inner="exact"),
