@@ -25,8 +25,8 @@ D, K = 6, 2
 ROWS = {"n0": 30, "n1": 20, "n2": 25, "n3": 12, "n4": 9}
 RING = "ring:2"
 
-SETUP = "Set-up of every solver"
-SUMS = "power, lanczos, davidson, shift-invert"
+SETUP = "Set-up of every solver of FederatedPCA and PersonalizedPCA"
+SUMS = "Products with the pooled scatter"
 GOSSIP = "Graph: averages by gossip"
 AGREED = {"count_and_sum", "spread", "keep_centre"}
 SIZES = {"own_directions": {"k": K}, "pass_over": {"q": K + 1}}
@@ -57,10 +57,15 @@ def merged(merge: Any) -> Method:
     return Method(joint(ep.OneShot(merge=merge)), (SETUP, "one-shot", SUMS), AGREED | {"own_directions", "scatter_action"})
 
 
-PROJECTION = ("projection consensus", "rows and the common mean (projection consensus)", "start (projection consensus)",
-              "signs (projection consensus)", "further components (projection consensus)",
-              "whether to trust a component (projection consensus)")  # fmt: skip
-TRACKING = "Graph: tracking (random features, landmarks, GraphPCA)"
+PROJECTION = (
+    "projection-consensus",
+    "Graph: rows and the common mean",
+    "Graph: a common first direction",
+    "Graph: signs",
+    "Graph: further components",
+    "Graph: whether to trust a component",
+)
+TRACKING = "Graph: tracking"
 TRACKED = {"send_own", "mix", "pass_on_maximum"}
 METHODS = {
     **{f"one-shot, {merge}": merged(merge) for merge in ("average", "sign", "projection", "stack", "svd")},
@@ -69,7 +74,7 @@ METHODS = {
     "hot-potato, unconfirmed": Method(joint(ep.HotPotato(confirm=False)), (SETUP, "hot-potato"), AGREED | {"pass_over"}),
     "projection-consensus": Method(
         on_ring("projection-consensus"),
-        (*(f"Graph: {part}" for part in PROJECTION), GOSSIP),
+        (*PROJECTION, GOSSIP),
         TRACKED
         | {
             "send_rows",
@@ -89,8 +94,8 @@ METHODS = {
         TRACKED,
     ),
     "GraphPCA": Method(ep.GraphPCA(K, graph=RING, random_state=0), (GOSSIP, TRACKING), TRACKED),
-    "neighbourhood": Method(on_ring("neighbourhood"), ("Graph: baselines",), {"send_rows"}),
-    "own": Method(on_ring("own"), ("Graph: baselines",), set()),
+    "neighbourhood": Method(on_ring("neighbourhood"), ("neighbourhood",), {"send_rows"}),
+    "own": Method(on_ring("own"), ("own",), set()),
 }
 
 

@@ -195,7 +195,7 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
     parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
-    "A single number that nodes agree on goes from neighbour to neighbour as `maximum`.",
+    "Numbers that nodes agree on go from neighbour to neighbour as `pass_on_maximum`.",
 )
 @dataclass(frozen=True, eq=False)
 class ProjectionConsensus:
