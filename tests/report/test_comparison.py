@@ -271,7 +271,7 @@ def test_input_that_no_solver_takes_is_refused(options, told):
 
 
 def test_unknown_solvers_are_refused():
-    with pytest.raises(InputError, match="unknown solver 'magic'; the solvers to compare are gram, krylov"):
+    with pytest.raises(InputError, match="unknown solver 'magic'; the solvers to compare are faps, gram, krylov"):
         candidates("A", ["gram", "magic"])
 
 

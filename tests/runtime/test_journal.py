@@ -168,7 +168,14 @@ def test_a_foreign_file_is_refused_and_left_alone(path, content):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize(("version", "told"), [(1, "format 1, without digests .* the earlier"), (3, "format 3; .* the later")])
+FORMATS = [
+    (1, "format 1, without digests .* the earlier"),
+    (2, "format 2, whose requests name functions by the modules they were in.* the earlier"),
+    (4, "format 4; .* the later"),
+]
+
+
+@pytest.mark.parametrize(("version", "told"), FORMATS)
 def test_a_journal_of_another_format_is_refused_and_left_alone(path, version, told):
     content = b"eigenpact journal %d\nmore" % version
     path.write_bytes(content)

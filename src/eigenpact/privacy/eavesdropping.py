@@ -23,6 +23,7 @@ import numpy as np
 from ..errors import InputError
 from ..linalg import Array
 from ..runtime import Arrays, Costs, Engine, Job, Outcome, Request, Response, Summation, tapped
+from ..runtime.local import short_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Eavesdropper:
         return np.hstack([reply.args[0] for reply in replies]), np.hstack([reply.arrays[0] for reply in replies])
 
     def _hear(self, request: Request, response: Response) -> None:
-        function = request.function.rpartition(":")[2]
+        function = short_name(request.function)
         if response.arrays:
             self.heard.append(
                 Overheard(

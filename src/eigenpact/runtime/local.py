@@ -87,7 +87,7 @@ class LocalFunction:
     @property
     def short_name(self) -> str:
         """The function's name by itself."""
-        return self.name.rpartition(":")[2].partition("/")[0]
+        return short_name(self.name)
 
     @cached_property
     def size_names(self) -> frozenset[str]:
@@ -187,6 +187,15 @@ def local(
         return function
 
     return mark
+
+
+def short_name(name: str) -> str:
+    """A function's name by itself, from what it is called on the wire.
+
+    >>> short_name("eigenpact:scatter_action/1")
+    'scatter_action'
+    """
+    return name.rpartition(":")[2].partition("/")[0]
 
 
 def _declared_name(name: str | None, body: Callable[..., Any]) -> str:

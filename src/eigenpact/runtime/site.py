@@ -239,7 +239,7 @@ class SiteServer:
             messages = send if isinstance(send, dict) else dict.fromkeys(self._neighbours, send)
             strangers = set(messages) - set(self._neighbours)
             if strangers:
-                raise WireError(f"{function.name} at {self.name!r} addresses {sorted(strangers)}, not neighbours")
+                raise WireError(f"{function.short_name} at {self.name!r} addresses {sorted(strangers)}, not neighbours")
             packed = {name: as_arrays(message) for name, message in messages.items()}
             for arrays in packed.values():
                 function.check_reply(arrays, sizes)
