@@ -49,6 +49,11 @@ def until(condition) -> bool:
     return condition()
 
 
+def heed_interrupts() -> None:
+    """A process that was started in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize(
     ("send", "how", "processes"),
@@ -62,7 +67,8 @@ def test_nothing_is_left(send, how, processes, tmp_path):
     told = tmp_path / "told"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", str(processes), str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TOLD": str(told)}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as run:
+    options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.DEVNULL, "start_new_session": True}
+    with subprocess.Popen(command, preexec_fn=heed_interrupts, **options) as run:
         assert until(told.exists)
         pids = [int(word) for word in told.read_text().split()]
         assert all(alive(pid) for pid in pids)
