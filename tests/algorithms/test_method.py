@@ -19,6 +19,8 @@ from eigenpact.algorithms.families import FAMILIES
 from eigenpact.algorithms.method import Part, declaration_of, method
 from eigenpact.algorithms.products import scatter_action
 from eigenpact.errors import InputError, ProgramError
+from eigenpact.estimators import registry
+from eigenpact.estimators.choices import joint_solvers
 from eigenpact.estimators.plans import ESTIMATORS, functions_of, plan_of
 from eigenpact.estimators.registry import estimator_of, solvers_for
 from eigenpact.runtime import Collective, Gather, LocalFunction, Progress, Sum
@@ -157,3 +159,20 @@ def test_what_is_not_declared_is_not_run() -> None:
     """On an engine without policies, too."""
     with pytest.raises(ProgramError, match=r"'forgetful' asks for sum of eigenpact:scatter_action/1, which it does not declare"):
         ep.FederatedPCA(1, solver=Forgetful()).fit({"a": np.eye(3), "b": 2 * np.eye(3)})
+
+
+def test_a_package_that_is_broken_costs_its_own_solver_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with it: who asks for that solver is told, and all others are there as before."""
+    told = (("broken", ZeroDivisionError("at import")), ("nothing", 3), ("mine", ep.Krylov), ("forgetful", Forgetful))
+    registry._found.cache_clear()
+    monkeypatch.setattr(registry, "installed_solvers", lambda: told)
+    try:
+        assert set(solvers_for("FederatedPCA")) == {*joint_solvers(), "auto", "forgetful"}
+        sites = {"a": np.diag([3.0, 2.0, 1.0]), "b": np.diag([3.0, 1.0, 1.0])}
+        reasons = {"broken": "ZeroDivisionError: at import", "nothing": "not declared", "mine": "'krylov' is taken"}
+        for name, reason in reasons.items():
+            with pytest.raises(InputError, match=f"solver='{name}' of an installed package cannot be used: .*{reason}"):
+                ep.FederatedPCA(1, solver=name).fit(sites)
+        assert ep.FederatedPCA(1, solver="krylov", center=False).fit(sites).solver_ == "krylov"
+    finally:
+        registry._found.cache_clear()

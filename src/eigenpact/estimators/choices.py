@@ -17,7 +17,7 @@ from ..data.checks import check_not_masked, check_real
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..runtime import Engine
-from .registry import estimator_of, solvers_for
+from .registry import estimator_of, solvers_for, unusable
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
 
@@ -36,6 +36,8 @@ def find_solver(estimator: str, solver: Any, also: Sequence[str] = (), word: str
     if isinstance(solver, str) and solver in known:
         return known[solver]()
     allowed = ", ".join([*known, *also])
+    if isinstance(solver, str) and (reason := unusable(solver)) is not None:
+        raise InputError(f"{word}={solver!r} of an installed package cannot be used: {reason}; repair or uninstall that package")
     if isinstance(solver, str):
         raise InputError(f"unknown {word} {solver!r}; the solvers of {estimator} are {allowed}")
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):

@@ -6,18 +6,13 @@ by an entry point of the group "eigenpact.solvers", which whoever runs this proc
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_args
 
-from .. import algorithms
 from ..algorithms.families import FAMILIES
 from ..algorithms.method import FamilyName, Method, Role, declaration_of
-from ..errors import InputError
-from ..runtime.local import ENTRY_POINTS
+from ..runtime.local import installed_solvers, own_modules
 
 
 def solvers_for(*estimators: str) -> dict[str, Any]:
@@ -32,7 +27,7 @@ def solvers_for(*estimators: str) -> dict[str, Any]:
         declared: Method = solver.declared
         return roles.index(declared.role), families.index(declared.family), declared.name
 
-    return {solver.name: solver for solver in sorted(_all(), key=place) if estimator_of(solver) in estimators}
+    return {solver.name: solver for solver in sorted(_found()[0], key=place) if estimator_of(solver) in estimators}
 
 
 def estimator_of(solver: Any) -> str:
@@ -41,39 +36,33 @@ def estimator_of(solver: Any) -> str:
     return declared.estimator or FAMILIES[declared.family].estimator
 
 
+def unusable(name: str) -> str | None:
+    """Why the solver of that name, which an installed package tells of, cannot be used; None if none does, or it can."""
+    return _found()[1].get(name)
+
+
 @cache
-def _all() -> tuple[Any, ...]:
-    """Every solver that is declared here or in an installed package."""
-    found: dict[str, Any] = {}
-    for solver in (*_own(), *_installed()):
-        name = declaration_of(solver).name
-        if name in found:
-            first, second = (f"{other.__module__}.{other.__name__}" for other in (found[name], solver))
-            raise InputError(f"two solvers are called {name!r}: {first} and {second}; rename one, or uninstall its package")
-        found[name] = solver
-    return tuple(found.values())
+def _found() -> tuple[tuple[Any, ...], dict[str, str]]:
+    """Every solver that is declared here or in an installed package; and the others that packages tell of, with the reason.
+
+    What is wrong with a package costs its own solver only.
+    """
+    found = {solver.declared.name: solver for solver in _own()}
+    reasons: dict[str, str] = {}
+    for entry, solver in installed_solvers():
+        declared = getattr(solver, "declared", None)
+        if isinstance(solver, Exception):
+            reasons[entry] = f"{type(solver).__name__}: {solver}"
+        elif not isinstance(declared, Method):
+            reasons[entry] = f"{solver!r} is not declared to be a solver by @method"
+        elif declared.name in found:
+            reasons[entry] = f"the name {declared.name!r} is taken by {found[declared.name].__module__}"
+        else:
+            found[declared.name] = solver
+    return tuple(found.values()), reasons
 
 
 def _own() -> Iterator[Any]:
-    for info in pkgutil.walk_packages(algorithms.__path__, f"{algorithms.__name__}."):
-        module = importlib.import_module(info.name)
-        for value in vars(module).values():
-            if isinstance(value, type) and value.__module__ == info.name and isinstance(vars(value).get("declared"), Method):
-                yield value
-
-
-def _installed() -> Iterator[Any]:
-    for entry in entry_points(group=ENTRY_POINTS):
-        yield _loaded(entry)
-
-
-def _loaded(entry: EntryPoint) -> Any:
-    try:
-        solver = entry.load()
-        declaration_of(solver)
-    except Exception as error:  # whatever a stranger's package does when it is imported
-        raise InputError(
-            f"solver {entry.name!r} of an installed package ({entry.value}) cannot be used: {type(error).__name__}: {error}; "
-            "repair or uninstall that package"
-        ) from error
-    return solver
+    for module in own_modules():
+        classes = (value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__)
+        yield from (value for value in classes if isinstance(vars(value).get("declared"), Method))

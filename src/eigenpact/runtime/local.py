@@ -12,10 +12,10 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -214,9 +214,8 @@ def find_local(name: str) -> LocalFunction:
     Nothing is imported because a name says so.  Where a name is not known yet, the package's own algorithms are imported, then
     the solvers of packages that the site's owner has installed; everything else the owner must have imported.
     """
-    for load in (None, _load_own, _load_installed):
-        if load is not None:
-            load()
+    for load in (lambda: None, own_modules, installed_solvers):
+        load()
         if name in _registry:
             return _registry[name]
     if OLD_NAME.fullmatch(name):
@@ -231,18 +230,25 @@ def find_local(name: str) -> LocalFunction:
 
 
 @cache
-def _load_own() -> None:
-    """Import all modules of algorithms: their functions become known."""
-    for info in pkgutil.walk_packages(importlib.import_module(OWN_ROOM).__path__, f"{OWN_ROOM}."):
-        importlib.import_module(info.name)
+def own_modules() -> tuple[ModuleType, ...]:
+    """The modules of the package's own algorithms, imported: their functions become known."""
+    room = importlib.import_module(OWN_ROOM)
+    return tuple(importlib.import_module(info.name) for info in pkgutil.walk_packages(room.__path__, f"{OWN_ROOM}."))
 
 
 @cache
-def _load_installed() -> None:
-    """Import the solvers of installed packages; one that cannot be imported makes nothing known."""
+def installed_solvers() -> tuple[tuple[str, Any], ...]:
+    """Name and class of every solver that an installed package tells of, or the error with which the package ends.
+
+    A package that cannot be imported must not keep a site from the other solvers; who asks for its solver is told.
+    """
+    found = []
     for entry in entry_points(group=ENTRY_POINTS):
-        with suppress(Exception):  # whatever a stranger's package does; who asks for its solver is told
-            entry.load()
+        try:
+            found.append((entry.name, entry.load()))
+        except Exception as error:  # whatever a stranger's package does when it is imported
+            found.append((entry.name, error))
+    return tuple(found)
 
 
 def as_arrays(value: Any) -> Arrays:

@@ -158,10 +158,7 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
     "consensus",
     {
         Local: (measure,),
-        Sum: (
-            consensus_step,
-            literal_step,
-        ),
+        Sum: (consensus_step, literal_step),
     },
     parts=(PRODUCTS,),
     remark="`literal_step` replaces `consensus_step` with `literal=True`.",

@@ -137,10 +137,6 @@ FRAMES = Part(
     "Graph: a common first direction",
     {
         Exchange: (offer_frame,),
-        Local: (
-            make_frame,
-            take_frame,
-            begin_in_frame,
-        ),
+        Local: (make_frame, take_frame, begin_in_frame),
     },
 )

@@ -97,10 +97,7 @@ async def average(network: Network, precision: float) -> None:
 GOSSIP = Part(
     "Graph: averages by gossip",
     {
-        Exchange: (
-            send_own,
-            mix,
-        ),
+        Exchange: (send_own, mix),
         Local: (mix_last,),
     },
 )

@@ -200,17 +200,8 @@ async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
 MEETING = Part(
     "Graph: rows and the common mean",
     {
-        Exchange: (
-            send_rows,
-            send_mean_values,
-        ),
+        Exchange: (send_rows, send_mean_values),
         Max: (centre_square,),
-        Local: (
-            keep_rows,
-            centre_alone,
-            sum_features,
-            centre_gram,
-            add_nugget,
-        ),
+        Local: (keep_rows, centre_alone, sum_features, centre_gram, add_nugget),
     },
 )

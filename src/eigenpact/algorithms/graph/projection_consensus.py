@@ -179,18 +179,9 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
 @method(
     "graph",
     {
-        Max: (
-            begin_component,
-            update,
-        ),
-        Exchange: (
-            send_coefficients,
-            send_values,
-        ),
-        Local: (
-            update,
-            hand_over,
-        ),
+        Max: (begin_component, update),
+        Exchange: (send_coefficients, send_values),
+        Local: (update, hand_over),
     },
     parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,

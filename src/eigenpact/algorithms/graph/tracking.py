@@ -140,10 +140,6 @@ TRACKING = Part(
     "Graph: tracking",
     {
         Max: (advance,),
-        Local: (
-            centre_features,
-            begin,
-            advance,
-        ),
+        Local: (centre_features, begin, advance),
     },
 )

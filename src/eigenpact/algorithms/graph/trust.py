@@ -148,9 +148,6 @@ TRUST = Part(
     {
         Exchange: (send_direction,),
         Max: (judge,),
-        Local: (
-            keep_copy,
-            hear,
-        ),
+        Local: (keep_copy, hear),
     },
 )

@@ -242,11 +242,7 @@ def _values(prefix: NDArray[np.uint64], rounds: int) -> Array:
 AGREEMENT = Part(
     "Set-up of RobustPCA",
     {
-        Sum: (
-            count_observed,
-            count_parts,
-            count_sizes,
-        ),
+        Sum: (count_observed, count_parts, count_sizes),
         Local: (keep_centre,),
     },
     '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.',

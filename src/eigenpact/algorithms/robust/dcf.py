@@ -135,12 +135,7 @@ def minimize(
 
 @method(
     "robust",
-    {
-        Sum: (
-            descend,
-            score_products,
-        )
-    },
+    {Sum: (descend, score_products)},
     parts=(DOUBTS,),
 )
 @dataclass(frozen=True, eq=False)

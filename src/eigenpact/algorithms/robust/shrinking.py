@@ -186,11 +186,7 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
 @method(
     "robust",
     {
-        Sum: (
-            clipped_step,
-            threshold_step,
-            widened_step,
-        ),
+        Sum: (clipped_step, threshold_step, widened_step),
         Local: (turn_scores,),
     },
     parts=(DOUBTS,),

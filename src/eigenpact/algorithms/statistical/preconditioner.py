@@ -164,11 +164,6 @@ def _leading(values: Array, count: int) -> Array:
 
 PRECONDITIONER = Part(
     "Preconditioner of davidson and shift-invert",
-    {
-        At: (
-            keep_spectrum,
-            precondition,
-        )
-    },
+    {At: (keep_spectrum, precondition)},
     "These run only with `proxy=` a site's name, and only at that site.",
 )
