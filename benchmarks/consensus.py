@@ -23,7 +23,7 @@ import numpy as np
 import eigenpact as ep
 from benchmarks.foundation import LOOSE, NEVER, Sites
 from benchmarks.table import Row, pytest_row
-from eigenpact.metrics import kkt
+from eigenpact.numerics.metrics import kkt
 from eigenpact.reproduce.own_rounds import OwnRounds
 from eigenpact.runtime import RoundRecord
 

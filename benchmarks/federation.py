@@ -31,7 +31,7 @@ from eigenpact.algorithms.products import scatter_action
 from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.engines import NVFlare
 from eigenpact.estimators.plans import functions_of
-from eigenpact.linalg import random_orthonormal
+from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.runtime import Connection, Driver, Outcome, Plan, Progress, Sum
 
 SITES, ROUNDS, FIRST, SETTLED = 3, 300, 50, 150
@@ -39,9 +39,9 @@ SLOWER = 1.5
 ROUND_BAR = 150.0
 """Milliseconds a round may cost beyond arithmetic."""
 
-ENGINE, FAULTS, HOW_TO = "tests/engines/test_nvflare.py", "tests/engines/test_nvflare_faults.py", "docs/how-to/federate.md"
-HOSTILE = "tests/engines/test_nvflare_hostile.py"
-REFUSED = "test_nvflare_hostile or hostile or features or bad_messages or too_much or wrong_certificate or another_federation"
+ENGINE, FAULTS, HOW_TO = "tests/engines/test_flare.py", "tests/engines/test_flare_faults.py", "docs/how-to/federate.md"
+HOSTILE = "tests/engines/test_flare_hostile.py"
+REFUSED = "test_flare_hostile or hostile or features or bad_messages or too_much or wrong_certificate or another_federation"
 TESTED = [
     ("conformance class, 3 sites, mutual TLS", "same bits as in-process, identical ledger rows", (ENGINE, "-k", "conformance")),
     ("kill -9 a site's daemon and job; SIGSTOP a site", "exact for the rest; one timeout only", (FAULTS, "-k", "mid_run")),

@@ -30,8 +30,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import eigenpact as ep
 from benchmarks.overhead import overhead
 from benchmarks.table import Row, pytest_row, run_pytest, timed
-from eigenpact.krylov_space import KrylovSpace
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.krylov_space import KrylovSpace
+from eigenpact.numerics.metrics import largest_sine
 
 LOOSE, TIGHT, NEVER = 2e-6, 1e-8, 10**9
 FEW_BLOCKS, MOST_COLUMNS, ROUNDS_BEFORE = 4, 60, 17

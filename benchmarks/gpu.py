@@ -20,9 +20,9 @@ import numpy as np
 
 import eigenpact as ep
 from benchmarks.table import Row, print_rows
-from eigenpact.linalg import random_orthonormal
-from eigenpact.metrics import largest_sine
-from eigenpact.rows import Rows
+from eigenpact.numerics.linalg import random_orthonormal
+from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.rows import Rows
 
 SIZES = {"small": (5_000, 500), "paper": (50_000, 2_000)}
 """Rows of each of two sites, and features."""

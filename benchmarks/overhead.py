@@ -17,8 +17,8 @@ import numpy as np
 from eigenpact.algorithms.products import scatter_action
 from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.engines import InProcess
-from eigenpact.linalg import Array, random_orthonormal
-from eigenpact.rows import Rows
+from eigenpact.numerics.linalg import Array, random_orthonormal
+from eigenpact.numerics.rows import Rows
 from eigenpact.runtime import Connection, Driver, Outcome, Progress, Sum
 
 FEATURES, WIDTH, SITES, ROWS, ROUNDS = 2000, 20, 4, 50, 200

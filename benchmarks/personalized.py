@@ -53,7 +53,7 @@ def rows(size: str) -> Iterator[Row]:
     yield pytest_row("theory: Theorem 10, KKT conditions (24), choices 1 and 2", "hold", SOLVER_TESTS, "-k", theory)
     conformance = ["tests/engines/test_conformance.py"]
     if not small:
-        conformance += ["tests/engines/test_mpi.py", "tests/engines/test_dask.py", "tests/engines/test_nvflare.py"]
+        conformance += ["tests/engines/test_mpi.py", "tests/engines/test_dask.py", "tests/engines/test_flare.py"]
     engines = "in one process" if small else "in one process, MPI, Dask and FLARE"
     yield pytest_row(
         f"[U, V_i] orthonormal after every round, {engines}",

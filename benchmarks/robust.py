@@ -18,7 +18,7 @@ import numpy as np
 
 import eigenpact as ep
 from benchmarks.table import Row, pytest_row
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.reproduce.inexact_alm import inexact_alm
 from eigenpact.reproduce.robust import recovered
 

@@ -28,7 +28,7 @@ import scipy.linalg
 import eigenpact as ep
 from benchmarks import figure1
 from benchmarks.table import Row, pytest_row
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.reproduce import Watch, oneshot, paper_numbers
 from eigenpact.reproduce.oneshot import Entrant, Raced, averages, raced
 from eigenpact.reproduce.population import population

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 
 NEEDS = {
-    "nvflare": [f"eigenpact/engines/flare_{part}.py" for part in ("admin", "guard", "relay", "site")],
-    "flwr": ["eigenpact/engines/flower_grid.py", "eigenpact/engines/flower_site.py", "eigenpact/cli/flower_server.py"],
+    "nvflare": [f"eigenpact/engines/flare/{part}.py" for part in ("admin", "guard", "relay", "site")],
+    "flwr": ["eigenpact/engines/flower/grid.py", "eigenpact/engines/flower/site.py", "eigenpact/cli/flower_server.py"],
 }
 EXTRAS = {"nvflare": "nvflare", "flwr": "flower"}
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eigenpact"
 FILES = sorted(SOURCE.rglob("*.py"))
 ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms")]
 
-BOTTOM = {"errors", "linalg", "metrics", "rows", "krylov_space", "certificate", "kernels"}
+BOTTOM = {"errors", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
 FACADES = {"datasets", "__init__"}
@@ -40,7 +40,7 @@ MAY_IMPORT = (
 NAMED_ABOVE = {
     # Flower starts the coordinator's process from the name of a class in the app's bundle.  The class reads settings and writes
     # a model as the commands do, so it is in the command line's room; the bundle is written by the engine.
-    ("engines/flower_app.py", "eigenpact.cli.flower_server"),
+    ("engines/flower/app.py", "eigenpact.cli.flower_server"),
     # A site finds a local function by the name in a request.  This room alone is imported for that; the runtime knows none of
     # its modules.
     ("runtime/local.py", "eigenpact.algorithms"),
@@ -268,7 +268,7 @@ def test_modules_do_not_import_one_another_in_circles():
     ("part", "package", "source"),
     [
         ("errors", "eigenpact", "from .runtime import Driver"),
-        ("linalg", "eigenpact", "import eigenpact.estimators.pca"),
+        ("numerics", "eigenpact.numerics", "import eigenpact.estimators.pca"),
         ("runtime", "eigenpact.runtime", "from ..algorithms import setup"),
         ("runtime", "eigenpact.runtime", "from .. import engines"),
         ("runtime", "eigenpact.runtime", "import eigenpact"),
@@ -290,7 +290,7 @@ def test_the_rule_of_layers_can_fail(part, package, source):
     ("part", "source"),
     [
         ("engines", "SERVER = 'eigenpact.cli.flower_server:server'"),
-        ("runtime", "run(['-m', 'eigenpact.engines.flare_main'])"),
+        ("runtime", "run(['-m', 'eigenpact.engines.flare.main'])"),
         ("algorithms", "f'eigenpact.estimators.{name}'"),
         ("runtime", r"TRUSTED = re.compile(r'eigenpact\.algorithms\.\w+')"),
         ("data", "def f():\n    return 'import eigenpact.engines.mpi'"),
@@ -307,7 +307,7 @@ def test_the_rule_of_layers_allows_strings_that_name_no_module():
 
 
 def test_the_rule_of_layers_allows_what_is_below():
-    tree = ast.parse("import numpy\nfrom ...linalg import Array\nfrom ...runtime import Sum\nfrom ..setup import agree")
+    tree = ast.parse("import numpy\nfrom ...numerics.linalg import Array\nfrom ...runtime import Sum\nfrom ..setup import agree")
     assert wrong_layer(tree, "algorithms", ["eigenpact", "algorithms", "consensus"]) == []
 
 

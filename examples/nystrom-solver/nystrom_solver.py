@@ -25,7 +25,7 @@ import scipy.linalg
 from eigenpact.algorithms.method import method
 from eigenpact.algorithms.setup import Setup, rows_of
 from eigenpact.algorithms.solution import Solution
-from eigenpact.linalg import random_orthonormal
+from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.runtime import Progress, Site, Sum, local
 
 

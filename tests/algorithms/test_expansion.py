@@ -12,8 +12,8 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.expansion import HINDSIGHT, SAFETY, Past
 from eigenpact.errors import InputError
-from eigenpact.linalg import random_orthonormal
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.linalg import random_orthonormal
+from eigenpact.numerics.metrics import largest_sine
 
 Matrix = np.ndarray[Any, Any]
 

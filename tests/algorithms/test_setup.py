@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import eigenpact as ep
 from eigenpact.errors import InputError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 
 UNDERFLOW = "the squares of the values underflow.*; give the data in other units, for example multiplied by 1e100"
 

@@ -16,7 +16,7 @@ from eigenpact.algorithms.consensus import faps, gram, krylov, localpower
 from eigenpact.algorithms.statistical import preconditioner
 from eigenpact.errors import InputError
 from eigenpact.estimators.registry import solvers_for
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction
 from eigenpact.runtime.shapes import Shape
 

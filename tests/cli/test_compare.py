@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from eigenpact.cli import compare
+from eigenpact.cli.commands import compare
 from eigenpact.errors import FileError
 from eigenpact.estimators.choices import joint_solvers
 from eigenpact.report import pictures

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eigenpact.cli import demo
+from eigenpact.cli.commands import demo
 from eigenpact.report.comparison import candidates
 
 

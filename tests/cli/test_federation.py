@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 import eigenpact as ep
 from eigenpact.algorithms import start
 from eigenpact.algorithms.consensus import krylov
-from eigenpact.cli import app, coordinator, site
+from eigenpact.cli import app
+from eigenpact.cli.commands import coordinator, site
 from eigenpact.cli.site_settings import read_policy
-from eigenpact.engines.flare_kits import Kit
+from eigenpact.engines.flare.kits import Kit
 from eigenpact.errors import PolicyError
 from eigenpact.estimators.model_files import save_model
 from eigenpact.estimators.plans import functions_of, plan_of
@@ -28,8 +29,8 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.engines.federation import reissue
 
-from eigenpact.engines.flare_site import SITE_VARIABLE
-from eigenpact.engines.sites import SiteFacts
+from eigenpact.engines.federation.sites import SiteFacts
+from eigenpact.engines.flare.site import SITE_VARIABLE
 
 CONSORTIUM = """\
 name = "trial"
@@ -162,7 +163,7 @@ def test_site_start_takes_columns_in_the_agreed_order(
     facts = SiteFacts.read(environment[SITE_VARIABLE], SITE_VARIABLE)
     assert (facts.name, facts.coordinator_timeout) == ("south", 5.0)
     seen = {}
-    monkeypatch.setattr("eigenpact.engines.sites.SiteServer", lambda _name, X, **_: seen.setdefault("X", X))
+    monkeypatch.setattr("eigenpact.engines.federation.sites.SiteServer", lambda _name, X, **_: seen.setdefault("X", X))
     facts.server()
     np.testing.assert_array_equal(seen["X"], sites["south"])
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.cli import coordinator, site
-from eigenpact.engines.flower_app import SETTINGS
-from eigenpact.engines.flower_kits import FlowerKit
-from eigenpact.engines.sites import SiteFacts
+from eigenpact.cli.commands import coordinator, site
+from eigenpact.engines.federation.sites import SiteFacts
+from eigenpact.engines.flower.app import SETTINGS
+from eigenpact.engines.flower.kits import FlowerKit
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 

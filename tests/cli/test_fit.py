@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from eigenpact.cli.fit import parse_components
+from eigenpact.cli.commands.fit import parse_components
 from eigenpact.errors import InputError
 from eigenpact.estimators.model_files import load_model
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 
 FILES = ("north.csv", "south.csv", "west.npy")
 

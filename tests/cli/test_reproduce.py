@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from eigenpact import reproduce as papers
-from eigenpact.cli import reproduce
+from eigenpact.cli.commands import reproduce
 from eigenpact.errors import FileError
 from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size

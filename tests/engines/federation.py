@@ -19,7 +19,7 @@ import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from eigenpact.engines.flare_kits import Federation, Kit, make_kits
+from eigenpact.engines.flare.kits import Federation, Kit, make_kits
 
 ROOT = Path(__file__).parents[2]
 UP_WITHIN = 60.0

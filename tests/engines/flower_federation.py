@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import eigenpact as ep
-from eigenpact.engines.flower import serving
-from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
-from eigenpact.engines.kits import Federation
+from eigenpact.engines.federation.kits import Federation
+from eigenpact.engines.flower.engine import serving
+from eigenpact.engines.flower.kits import FlowerKit, make_flower_kits
 from tests.engines import conformance
 from tests.engines.federation import ROOT, UP_WITHIN, free_port
 

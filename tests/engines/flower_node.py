@@ -14,8 +14,8 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.serde import context_from_proto, context_to_proto
 from flwr.supercore.task_identity import TaskIdentity
 
-from eigenpact.engines.flower_kits import SITE_KEY
-from eigenpact.engines.flower_site import client
+from eigenpact.engines.flower.kits import SITE_KEY
+from eigenpact.engines.flower.site import client
 
 
 class NodeGrid:

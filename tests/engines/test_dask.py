@@ -32,7 +32,7 @@ from eigenpact.errors import (
     SiteFailure,
     TooFewSites,
 )
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import At, Chain, Connection, Driver, Gather, Local, Max, Outcome, Reply, Sum, local
 from tests.engines import conformance
 from tests.engines.problems import PERSONALIZED, SOLVERS, problem_sites

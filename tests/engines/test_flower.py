@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
-from eigenpact.engines import kits
+from eigenpact.engines.federation import kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
 from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
@@ -36,14 +36,15 @@ from cryptography import x509
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
-from eigenpact.engines import flower as engine
-from eigenpact.engines import flower_kits, flower_site
-from eigenpact.engines.flower import COSTS
-from eigenpact.engines.flower_app import SETTINGS, write_app
-from eigenpact.engines.flower_grid import GridPost, find_sites, letter, relay, text_of
-from eigenpact.engines.flower_kits import FlowerKit, make_flower_kits
-from eigenpact.engines.kits import Federation
-from eigenpact.engines.relay import OpenFederation, RelayPost, frame, unframe
+from eigenpact.engines.federation.kits import Federation
+from eigenpact.engines.federation.relay import OpenFederation, RelayPost, frame, unframe
+from eigenpact.engines.flower import engine
+from eigenpact.engines.flower import kits as flower_kits
+from eigenpact.engines.flower import site as flower_site
+from eigenpact.engines.flower.app import SETTINGS, write_app
+from eigenpact.engines.flower.engine import COSTS
+from eigenpact.engines.flower.grid import GridPost, find_sites, letter, relay, text_of
+from eigenpact.engines.flower.kits import FlowerKit, make_flower_kits
 from tests.engines import flower_node
 from tests.engines.flower_federation import FlowerParties
 from tests.engines.flower_node import NodeGrid
@@ -200,7 +201,7 @@ def test_flowers_own_errors_and_lost_nodes_end_a_site(
     assert post.receive(post.now()) == ("bergen", None)
     post.send("lima", greeting())
     monkeypatch.setattr(grid, "get_node_ids", lambda: [1, 3])
-    monkeypatch.setattr("eigenpact.engines.flower_grid.LOOK_FOR_NODES", 0.0)
+    monkeypatch.setattr("eigenpact.engines.flower.grid.LOOK_FOR_NODES", 0.0)
     assert post.receive(post.now() + 1) == ("lima", None)
     assert "its node is no longer connected" in caplog.text
 

@@ -30,7 +30,7 @@ from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
-from eigenpact.engines.flower_kits import _make_site_key
+from eigenpact.engines.flower.kits import _make_site_key
 from tests.engines.flower_federation import CASES, FlowerParties
 
 pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.faults]

@@ -107,7 +107,7 @@ REFUSALS_JOB = """
     import pandas
     from eigenpact.engines import MPI as Engine, mpi
     from eigenpact.errors import EigenpactError
-    from eigenpact.rows import Rows
+    from eigenpact.numerics.rows import Rows
     from eigenpact.runtime import Driver, Exchange, Max, Outcome, Sum, local
 
     @local(sends={"rows": "n d"})

@@ -18,9 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import eigenpact as ep
 from eigenpact.algorithms.graph import baselines, deflation, gossip, neighbourhood, projection_consensus, signs, trust
 from eigenpact.errors import InputError, SiteElsewhereError
-from eigenpact.estimators.graph import NodeResults
-from eigenpact.estimators.graphs import find_graph, natural_order
-from eigenpact.kernels import Kernel, function_name, landmark_features, random_features
+from eigenpact.estimators.graph.base import NodeResults
+from eigenpact.estimators.graph.graphs import find_graph, natural_order
+from eigenpact.numerics.kernels import Kernel, function_name, landmark_features, random_features
 from eigenpact.runtime import LocalFunction, wire_table
 
 QUIET = pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_info
 import eigenpact as ep
 from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.errors import InputError, InputTypeError, JournalError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import Driver, Outcome, steps
 
 X, Y = load_digits(return_X_y=True)

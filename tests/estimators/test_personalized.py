@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenpact as ep
 from eigenpact.errors import InputError, SiteElsewhereError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import Outcome
 
 MODEL = ep.datasets.personalized_problem(6, 12, 2, 3, variances=(4.0, 2.0, 0.05), rows=200, seed=1)

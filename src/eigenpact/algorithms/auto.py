@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..certificate import OVERSAMPLING
 from ..errors import InputError
-from ..linalg import Array
+from ..numerics.certificate import OVERSAMPLING
+from ..numerics.linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
 from .consensus.krylov import Krylov

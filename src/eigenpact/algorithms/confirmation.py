@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..certificate import Cut
-from ..linalg import Array, top_eigenpairs
-from ..metrics import kkt, largest_sine
+from ..numerics.certificate import Cut
+from ..numerics.linalg import Array, top_eigenpairs
+from ..numerics.metrics import kkt, largest_sine
 from .expansion import Goal, begin, expand
 from .setup import Setup
 

@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from ..certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..errors import InputError
-from ..krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
-from ..linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal
-from ..metrics import kkt, largest_sine
+from ..numerics.certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
+from ..numerics.krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
+from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal
+from ..numerics.metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
 from .products import scatter_action
 from .setup import Setup

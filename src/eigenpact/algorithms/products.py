@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..linalg import Array
+from ..numerics.linalg import Array
 from ..runtime import Site, Sum, local
 from .method import Part
 from .setup import rows_of

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..linalg import Array
-from ..rows import Rows
+from ..numerics.linalg import Array
+from ..numerics.rows import Rows
 from ..runtime import Local, Reply, Site, Sum, local
 from .method import Part
 

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..certificate import Cut
-from ..linalg import Array
+from ..numerics.certificate import Cut
+from ..numerics.linalg import Array
 from .setup import Setup
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import InputError
-from ..linalg import Array, orthonormalize, random_orthonormal
+from ..numerics.linalg import Array, orthonormalize, random_orthonormal
 from ..runtime import Gather, Progress, Site, local
 from .method import Part
 from .setup import Setup, rows_of

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from . import check, compare, coordinator, demo, federation, fit, reproduce, show, site, transform
+from .commands import check, compare, coordinator, demo, federation, fit, reproduce, show, site, transform
 from .consoles import print_error, stdout
 
 

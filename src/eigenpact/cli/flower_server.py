@@ -18,9 +18,9 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..engines.flower import COSTS
-from ..engines.flower_grid import find_sites, relay
-from ..engines.relay import OpenFederation
+from ..engines.federation.relay import OpenFederation
+from ..engines.flower.engine import COSTS
+from ..engines.flower.grid import find_sites, relay
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model

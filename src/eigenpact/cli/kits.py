@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..engines.flare_kits import Kit, flare, make_kits
-from ..engines.flower_kits import FlowerKit, flower, make_flower_kits
-from ..engines.kits import ENGINES, Federation, engine_of
+from ..engines.federation.kits import ENGINES, Federation, engine_of
+from ..engines.flare.kits import Kit, flare, make_kits
+from ..engines.flower.kits import FlowerKit, flower, make_flower_kits
 from ..errors import InputError
 
 

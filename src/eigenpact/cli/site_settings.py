@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..engines.kits import PartyKit
+from ..engines.federation.kits import PartyKit
 from ..errors import FileError, InputError
 from ..estimators.plans import functions_of
 from ..estimators.registry import solvers_for

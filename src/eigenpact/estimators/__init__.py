@@ -1,7 +1,7 @@
 """What people touch: scikit-learn style estimators."""
 
-from .graph_kernel import GraphKernelPCA
-from .graph_pca import GraphPCA
+from .graph.kernel import GraphKernelPCA
+from .graph.pca import GraphPCA
 from .pca import FederatedPCA
 from .personalized import PersonalizedPCA
 from .robust import RobustPCA

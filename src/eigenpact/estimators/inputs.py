@@ -21,7 +21,7 @@ from ..data.checks import (
     complex_error,
 )
 from ..errors import InputError, InputTypeError
-from ..rows import add_duplicates
+from ..numerics.rows import add_duplicates
 from ..runtime import Adopter, Engine
 
 

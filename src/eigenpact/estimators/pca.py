@@ -14,8 +14,8 @@ from ..algorithms.expansion import EXACT_ANGLE
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, cut_in_words
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
-from ..linalg import Array, fix_signs
-from ..rows import Rows
+from ..numerics.linalg import Array, fix_signs
+from ..numerics.rows import Rows
 from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_joint_solver

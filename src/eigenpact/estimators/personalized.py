@@ -20,8 +20,8 @@ from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_par
 from ..algorithms.setup import Center, Problem, Scale, agree
 from ..algorithms.solution import Solution
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError
-from ..linalg import Array, fix_signs
-from ..rows import Rows
+from ..numerics.linalg import Array, fix_signs
+from ..numerics.rows import Rows
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_solver

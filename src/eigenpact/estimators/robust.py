@@ -17,7 +17,7 @@ from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError, NotConvergedWarning
-from ..linalg import Array, fix_signs
+from ..numerics.linalg import Array, fix_signs
 from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_solver

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..linalg import Array
+from ..numerics.linalg import Array
 from ..runtime import Arrays, Costs, Engine, Job, Outcome, Request, Response, Summation, tapped
 from ..runtime.local import short_name
 

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.optimize
 
 from ..errors import InputError
-from ..linalg import Array, unpack_triangle
+from ..numerics.linalg import Array, unpack_triangle
 from .recovery import NOISE, first_message, symmetric
 
 SHARE = 0.12

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from ..errors import InputError
-from ..linalg import Array, symmetrize
+from ..numerics.linalg import Array, symmetrize
 
 NOISE = 30.0
 """A direction is used where its length and its product are more than so many rounding errors."""

@@ -34,7 +34,7 @@ from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentif
 from ..estimators import FederatedPCA
 from ..estimators.choices import joint_solvers
 from ..estimators.inputs import hold
-from ..linalg import Array
+from ..numerics.linalg import Array
 from ..runtime import COORDINATOR, Ledger, RoundRecord, find_local
 from .messages import Left, bytes_text, what_left
 from .truth import Pooled, Reference, exact, pool

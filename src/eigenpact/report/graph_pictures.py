@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .pictures import COLOURS, MARKERS
 
 

@@ -19,9 +19,9 @@ from ..algorithms.solution import Solution, residual_angle
 from ..engines.blas import limited_blas
 from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
-from ..linalg import Array
-from ..metrics import kkt, largest_sine
-from ..rows import Rows
+from ..numerics.linalg import Array
+from ..numerics.metrics import kkt, largest_sine
+from ..numerics.rows import Rows
 from .watching import Watched
 
 DENSE_FEATURES = 2000

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .pursuit import Pursuit, Watcher, shrink_singular_values, soft, usual_weight
 
 DECAY, LOWEST = 0.9, 1e-9

@@ -29,7 +29,7 @@ from ..algorithms.setup import Center
 from ..data import files
 from ..datasets import load, partition
 from ..errors import DataUnavailableError
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .leakage import ATTACKS, MORE_ROUNDS, MOST_ROUNDS, Leak, Reached, normal_rows, spectral_rows
 from .measuring import Contender, Measured, Problem, measured, real, spectral
 from .registry import Cell, Grid, Reproduced, Reproduction, Size, Watch, paper_numbers

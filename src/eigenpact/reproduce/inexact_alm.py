@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .pursuit import Pursuit, Watcher, shrink_singular_values, soft, usual_weight
 
 GROWTH, MOST_GROWTH = 1.5, 1e7

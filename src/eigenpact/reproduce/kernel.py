@@ -27,7 +27,7 @@ from ..datasets import load
 from ..engines import InProcess
 from ..errors import InputError, NotConvergedWarning
 from ..estimators import GraphKernelPCA
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from ..engines import InProcess
 from ..engines.blas import limited_blas
 from ..errors import NotConvergedWarning
 from ..estimators import FederatedPCA
-from ..linalg import Array
+from ..numerics.linalg import Array
 from ..privacy import Eavesdropper, minimum_norm, symmetric
 
 ATTACKS: dict[str, Callable[[Array, Array], Array]] = {"minimum norm": minimum_norm, "symmetric": symmetric}

@@ -17,8 +17,8 @@ from ..algorithms.solution import Algorithm
 from ..datasets import spectral_problem
 from ..errors import NotConvergedWarning
 from ..estimators import FederatedPCA
-from ..linalg import Array
-from ..rows import Rows
+from ..numerics.linalg import Array
+from ..numerics.rows import Rows
 from ..runtime import RoundRecord
 from .own_rounds import OwnRounds
 from .registry import Watch

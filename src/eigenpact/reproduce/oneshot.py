@@ -40,8 +40,8 @@ from ..algorithms.statistical.shift_invert import ShiftInvert
 from ..engines import InProcess
 from ..errors import NotConvergedWarning
 from ..estimators import FederatedPCA
-from ..linalg import Array
-from ..metrics import largest_sine
+from ..numerics.linalg import Array
+from ..numerics.metrics import largest_sine
 from ..privacy import Eavesdropper
 from ..runtime import RoundRecord
 from .own_rounds import OwnRounds

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..algorithms.confirmation import LOST
-from ..linalg import Array
-from ..metrics import largest_sine
+from ..numerics.linalg import Array
+from ..numerics.metrics import largest_sine
 from ..runtime import RoundRecord
 
 

@@ -24,7 +24,7 @@ from ..algorithms.personalized.perpca import PerPCA
 from ..datasets import PersonalizedProblem, personalized_problem
 from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators.personalized import PersonalizedPCA
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .registry import Cell, Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ..algorithms.personalized.perpca import PerPCA
 from ..data import partition
 from ..datasets import load
 from ..errors import DataUnavailableError
-from ..linalg import Array
+from ..numerics.linalg import Array
 from .personalized import METHODS, fitted, parameters, small_print, test_errors
 from .registry import Cell, Grid, Reproduced, Reproduction, Size, Watch
 from .scenes import ICONS, icons, moving_pixels, rows_of_pictures

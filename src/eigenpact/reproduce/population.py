@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg import cholesky
 
 from ..data.synthetic import site_names
-from ..linalg import Array
-from ..metrics import largest_sine
+from ..numerics.linalg import Array
+from ..numerics.metrics import largest_sine
 
 Distribution = Literal["normal", "uniform"]
 

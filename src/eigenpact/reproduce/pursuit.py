@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ..linalg import Array, orthonormalize
+from ..numerics.linalg import Array, orthonormalize
 
 OVERSAMPLING, POWERS = 10, 2
 """Columns beside the wanted ones, and power iterations, of a randomized partial decomposition (Halko et al., 2011)."""

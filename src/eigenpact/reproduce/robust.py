@@ -28,7 +28,7 @@ from ..algorithms.robust.solution import RobustAlgorithm
 from ..datasets import corrupted_problem
 from ..errors import NotConvergedWarning
 from ..estimators import RobustPCA
-from ..linalg import Array
+from ..numerics.linalg import Array
 from ..runtime import RoundRecord
 from .apgm import apgm
 from .inexact_alm import inexact_alm

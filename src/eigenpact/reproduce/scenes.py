@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..linalg import Array
+from ..numerics.linalg import Array
 
 if TYPE_CHECKING:  # drawing brings matplotlib, which commands that draw nothing do without
     from matplotlib.figure import Figure

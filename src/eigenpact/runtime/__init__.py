@@ -3,12 +3,15 @@
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
 from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading, with_kept
+from .gate import Gate
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, Post, SiteEndpoint, greeting, signed_by
-from .policy import Gate, Plan, Policy, SiteLedger, read_site_ledger, shortened
+from .plan import Plan
+from .policy import Policy
 from .site import Request, Response, Site, SiteServer
+from .site_ledger import SiteLedger, read_site_ledger, shortened
 from .summation import PlainSum, Summation
 from .tapping import tapped
 

@@ -19,7 +19,7 @@ from .engine import Connection
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, RoundRecord
 from .local import Arrays, LocalFunction, as_arrays
-from .policy import Plan
+from .plan import Plan
 from .site import Request, Response
 from .steps import RosterChanged, Steps
 from .summation import PlainSum, Summation

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from . import wire
 from .ledger import Ledger, RoundRecord
-from .policy import Plan
+from .plan import Plan
 from .site import Request, Response, SiteServer
 from .summation import Summation
 

@@ -22,8 +22,9 @@ from ..errors import EigenpactError, PolicyError, StepError, TooFewSites, WireEr
 from . import wire
 from .engine import Connection
 from .local import Arrays
-from .policy import Plan, shortened
+from .plan import Plan
 from .site import Request, Response, SiteServer
+from .site_ledger import shortened
 
 CHECKSUM = 8
 """Bytes for the CRC-32 before a payload, eight to keep arrays aligned.  It finds damage; against tampering engines use TLS."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..errors import EigenpactError, SiteFailure, StepError, WireError
 from .fingerprint import DIGEST, rows_digest
+from .gate import Gate
 from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
-from .policy import Gate
 from .summation import PlainSum, Summation
 
 MAXIMUM = "runtime: maximum"

@@ -27,7 +27,7 @@ from .fingerprint import ASIDE, DIGEST, rows_digest
 from .journal import Entry, Journal
 from .ledger import COORDINATOR, Description, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
-from .policy import Plan
+from .plan import Plan
 from .site import Request, Response
 
 ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .engine import Connection, Job, Outcome
-from .policy import Plan
+from .plan import Plan
 from .site import Request, Response
 
 Hear = Callable[[Request, Response], Any]

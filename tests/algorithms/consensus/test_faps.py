@@ -16,9 +16,9 @@ import eigenpact as ep
 from eigenpact.algorithms.consensus import faps
 from eigenpact.algorithms.consensus.subproblem import WATCHED
 from eigenpact.errors import InputError, NotConvergedWarning
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.rows import Rows
 from eigenpact.privacy import Eavesdropper
-from eigenpact.rows import Rows
 from eigenpact.runtime import Reply, Site
 
 Array = np.ndarray[Any, Any]

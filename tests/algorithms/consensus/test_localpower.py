@@ -10,7 +10,7 @@ import scipy.linalg
 
 import eigenpact as ep
 from eigenpact.errors import InputError, NotConvergedWarning
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.privacy import Eavesdropper
 
 Array = np.ndarray[Any, Any]

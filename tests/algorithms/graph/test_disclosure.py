@@ -12,8 +12,8 @@ from eigenpact.algorithms.graph.gossip import weights
 from eigenpact.algorithms.graph.network import Network
 from eigenpact.algorithms.graph.tracking import _continuous_q
 from eigenpact.errors import InputError
-from eigenpact.kernels import Kernel, landmark_features, random_features
-from eigenpact.linalg import random_orthonormal
+from eigenpact.numerics.kernels import Kernel, landmark_features, random_features
+from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.runtime import LocalFunction, Reply
 
 

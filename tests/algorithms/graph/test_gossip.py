@@ -10,7 +10,7 @@ import pytest
 from eigenpact.algorithms.graph.gossip import NOW, average
 from eigenpact.algorithms.graph.network import Network
 from eigenpact.engines import InProcess
-from eigenpact.estimators.graphs import find_graph
+from eigenpact.estimators.graph.graphs import find_graph
 from eigenpact.runtime import Driver, Local, Outcome, Reply, Site, local
 
 NODES = [f"n{j}" for j in range(20)]

@@ -18,8 +18,8 @@ from eigenpact.algorithms.personalized.secants import Secants
 from eigenpact.errors import InputError
 from eigenpact.estimators.choices import find_solver
 from eigenpact.estimators.plans import functions_of, plan_of
-from eigenpact.metrics import largest_sine
-from eigenpact.rows import Rows
+from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.rows import Rows
 from eigenpact.runtime import COORDINATOR, Driver, LocalFunction, RoundRecord, Site
 
 PROBLEMS = {

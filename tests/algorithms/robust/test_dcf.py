@@ -11,7 +11,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.robust.dcf import DCF, descend, minimize
 from eigenpact.errors import InputError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import Site
 
 LAM, RHO = 0.3, 0.5

@@ -16,7 +16,7 @@ from eigenpact.algorithms.robust.entries import fit_scores, remove_errors
 from eigenpact.algorithms.robust.shrinking import Shrinking, clipped_step, threshold_step
 from eigenpact.algorithms.robust.thresholds import LEVELS, Residuals, tally
 from eigenpact.algorithms.setup import keep_centre
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction, Site
 
 Sites = dict[str, np.ndarray[Any, Any]]

@@ -11,7 +11,7 @@ import scipy.sparse
 import eigenpact as ep
 from eigenpact.algorithms.statistical.hot_potato import gap
 from eigenpact.errors import InputError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 from eigenpact.privacy import Eavesdropper
 from eigenpact.runtime import Site
 

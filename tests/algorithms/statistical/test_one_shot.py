@@ -11,7 +11,7 @@ import scipy.stats
 
 import eigenpact as ep
 from eigenpact.errors import InputError
-from eigenpact.metrics import largest_sine
+from eigenpact.numerics.metrics import largest_sine
 
 Matrix = np.ndarray[Any, Any]
 MERGES = ("average", "sign", "projection", "stack", "svd")

@@ -10,7 +10,7 @@ import scipy.sparse
 
 from eigenpact.algorithms.statistical import preconditioner
 from eigenpact.algorithms.statistical.preconditioner import Spectrum, half_distance, spectrum_of
-from eigenpact.rows import Rows
+from eigenpact.numerics.rows import Rows
 
 Matrix = np.ndarray[Any, Any]
 

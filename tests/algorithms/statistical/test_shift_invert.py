@@ -11,8 +11,8 @@ import eigenpact as ep
 from eigenpact.algorithms.statistical.linear_systems import Deflated, System, conjugate_gradient, nesterov
 from eigenpact.algorithms.statistical.preconditioner import Preconditioner, spectrum_of
 from eigenpact.errors import InputError
-from eigenpact.metrics import largest_sine
-from eigenpact.rows import Rows
+from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.rows import Rows
 from eigenpact.runtime import Sum
 
 Matrix = np.ndarray[Any, Any]

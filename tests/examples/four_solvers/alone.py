@@ -7,8 +7,8 @@ import numpy as np
 from eigenpact.algorithms.graph.features import dense
 from eigenpact.algorithms.graph.network import GraphSolution
 from eigenpact.algorithms.method import method
-from eigenpact.kernels import Kernel
-from eigenpact.linalg import top_eigenpairs
+from eigenpact.numerics.kernels import Kernel
+from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.runtime import Local, Reply, local
 
 KEPT = ("table", "alpha", "mean values", "centre square")

@@ -7,7 +7,7 @@ import numpy as np
 from eigenpact.algorithms.method import method
 from eigenpact.algorithms.robust.entries import blocks
 from eigenpact.algorithms.robust.solution import RobustSolution
-from eigenpact.linalg import top_eigenpairs
+from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 

@@ -8,7 +8,7 @@ from eigenpact.algorithms.method import method
 from eigenpact.algorithms.personalized.baselines import own_part
 from eigenpact.algorithms.setup import rows_of
 from eigenpact.algorithms.solution import Solution
-from eigenpact.linalg import top_eigenpairs
+from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 

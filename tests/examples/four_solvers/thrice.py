@@ -7,7 +7,7 @@ import numpy as np
 from eigenpact.algorithms.method import method
 from eigenpact.algorithms.setup import rows_of
 from eigenpact.algorithms.solution import Solution
-from eigenpact.linalg import orthonormalize, random_orthonormal, top_eigenpairs
+from eigenpact.numerics.linalg import orthonormalize, random_orthonormal, top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 

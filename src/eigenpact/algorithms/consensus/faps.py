@@ -57,9 +57,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import InputError
-from ...krylov_space import SMALLEST_STEP
-from ...linalg import Array, orthonormalize
-from ...metrics import kkt
+from ...numerics.krylov_space import SMALLEST_STEP
+from ...numerics.linalg import Array, orthonormalize
+from ...numerics.metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..confirmation import Verdict, confirm
 from ..expansion import Goal

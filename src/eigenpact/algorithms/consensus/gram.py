@@ -29,9 +29,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...certificate import TIE, ZERO, Cut
-from ...linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
-from ...metrics import kkt
+from ...numerics.certificate import TIE, ZERO, Cut
+from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
+from ...numerics.metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
 from ..setup import Setup, rows_of

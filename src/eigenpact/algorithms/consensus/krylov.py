@@ -57,9 +57,9 @@ from typing import Any
 
 import numpy as np
 
-from ...krylov_space import KrylovSpace, Ritz, leading_eigenpairs
-from ...linalg import Array, orthonormalize, random_orthonormal
-from ...rows import Rows
+from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal
+from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand, width_of
 from ..method import method

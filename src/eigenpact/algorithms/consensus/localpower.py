@@ -48,7 +48,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize, procrustes
+from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
 from ..setup import Setup, rows_of

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
-from ...krylov_space import leading_eigenpairs
-from ...linalg import Array, orthonormalize, random_orthonormal, symmetrize, top_eigenpairs
+from ...numerics.krylov_space import leading_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal, symmetrize, top_eigenpairs
 
 Inner = Literal["subspace", "lanczos", "exact"]
 

@@ -41,8 +41,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...linalg import Array, orthonormalize
-from ...metrics import kkt
+from ...numerics.linalg import Array, orthonormalize
+from ...numerics.metrics import kkt
 from ...runtime import Progress, Sum
 from ..confirmation import Verdict, confirm, unconfirmed
 from ..expansion import Goal, check_angle_tol

@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ...kernels import Kernel
-from ...linalg import fix_signs, top_eigenpairs
+from ...numerics.kernels import Kernel
+from ...numerics.linalg import fix_signs, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import method
 from .features import dense

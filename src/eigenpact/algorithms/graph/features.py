@@ -43,8 +43,8 @@ import numpy as np
 import scipy.sparse
 
 from ...errors import InputError
-from ...kernels import Kernel, landmark_features, random_features
-from ...linalg import Array
+from ...numerics.kernels import Kernel, landmark_features, random_features
+from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, local
 from ..method import method
 from .gossip import GOSSIP, NOW

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
 from .gossip import NOW, average

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
 from .network import Network

@@ -42,8 +42,8 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...kernels import Kernel, MeanFeatures
-from ...linalg import Array
+from ...numerics.kernels import Kernel, MeanFeatures
+from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .features import dense

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels import Kernel
-from ...linalg import Array
+from ...numerics.kernels import Kernel
+from ...numerics.linalg import Array
 from ...runtime.consensus import diameter
 
 

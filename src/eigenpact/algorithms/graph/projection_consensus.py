@@ -53,7 +53,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...errors import InputError, ProgramError
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
 from ..method import method
 from . import neighbourhood, trust

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
 from .neighbourhood import blocks_of, own_kernel

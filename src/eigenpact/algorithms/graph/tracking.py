@@ -47,7 +47,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
 from ..method import Part
 from ..setup import LARGEST_TRACE

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .gossip import NOW, average

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..method import method

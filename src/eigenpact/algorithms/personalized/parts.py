@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...krylov_space import KrylovSpace
-from ...linalg import Array, random_orthonormal
-from ...rows import Rows
+from ...numerics.krylov_space import KrylovSpace
+from ...numerics.linalg import Array, random_orthonormal
+from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..setup import Setup, rows_of

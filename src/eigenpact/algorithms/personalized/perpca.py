@@ -52,7 +52,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, polar_factor, top_eigenpairs
+from ...numerics.linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import rows_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 
 MEMORY = 10
 """Pairs that are remembered."""

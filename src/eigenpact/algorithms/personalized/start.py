@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..method import Part
 from ..setup import rows_of

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...linalg import Array, polar_factor, top_eigenpairs
+from ...numerics.linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import rows_of

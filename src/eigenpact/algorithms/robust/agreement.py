@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Local, Site, Sum, local
 from ..method import Part
 from ..setup import keep_centre

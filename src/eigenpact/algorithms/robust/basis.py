@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ...linalg import Array, orthonormalize, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, top_eigenpairs
 
 NO_SPAN = 1e-13
 """Eigenvalues of the scores' products below this share of the largest are rounding: scores do not span there."""

@@ -49,7 +49,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize, random_orthonormal
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
 from .agreement import RobustSetup

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Progress, Site, Sum, local
 from ..method import Part
 from .agreement import RobustSetup

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from .thresholds import NORMAL_MEDIAN, START
 
 Mask = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ...runtime import Gather, Site, local
 from ..method import Part
 from .entries import blocks, remove_errors

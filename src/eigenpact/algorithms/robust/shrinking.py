@@ -71,7 +71,7 @@ from typing import Any
 
 import numpy as np
 
-from ...linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
 from .agreement import RobustSetup

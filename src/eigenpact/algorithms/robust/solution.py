@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ...linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 from .agreement import RobustSetup
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 
 START = 3.0
 """The first threshold, and the last one in dense noise, in robust standard deviations."""

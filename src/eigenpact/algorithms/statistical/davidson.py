@@ -47,8 +47,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...krylov_space import KrylovSpace, Ritz
-from ...linalg import Array
+from ...numerics.krylov_space import KrylovSpace, Ritz
+from ...numerics.linalg import Array
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
 from ..method import method
 from ..products import PRODUCTS

@@ -50,8 +50,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize
-from ...rows import Rows
+from ...numerics.linalg import Array, orthonormalize
+from ...numerics.rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS

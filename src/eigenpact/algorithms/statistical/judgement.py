@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...certificate import certify
-from ...krylov_space import KrylovSpace
-from ...linalg import Array, new_directions, top_eigenpairs
-from ...metrics import kkt, largest_sine
+from ...numerics.certificate import certify
+from ...numerics.krylov_space import KrylovSpace
+from ...numerics.linalg import Array, new_directions, top_eigenpairs
+from ...numerics.metrics import kkt, largest_sine
 from ...runtime import Progress, Sum
 from ..expansion import random_block, ritz_gap_angle
 from ..products import scatter_action

@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
 from ..method import method
 from ..products import PRODUCTS

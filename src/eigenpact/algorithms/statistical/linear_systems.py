@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...linalg import Array
-from ...metrics import kkt
+from ...numerics.linalg import Array
+from ...numerics.metrics import kkt
 from ...runtime import Progress, Sum
 from ..products import scatter_action
 from ..setup import Setup

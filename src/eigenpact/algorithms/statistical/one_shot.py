@@ -58,7 +58,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...linalg import Array, orthonormalize, procrustes, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...linalg import Array
+from ...numerics.linalg import Array
 from ..consensus.subspace import LINEAR_ANGLE, Subspace
 from ..method import method
 from ..setup import Setup

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ...linalg import Array
-from ...rows import DENSE_SIDE, Rows
+from ...numerics.linalg import Array
+from ...numerics.rows import DENSE_SIDE, Rows
 from ...runtime import At, Reply, Site, local
 from ..method import Part
 from ..setup import Setup, rows_of

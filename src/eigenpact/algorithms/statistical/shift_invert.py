@@ -55,7 +55,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError
-from ...linalg import Array, random_orthonormal
+from ...numerics.linalg import Array, random_orthonormal
 from ..confirmation import Verdict, confirm
 from ..consensus.subspace import LINEAR_ANGLE, confirmed_solution
 from ..expansion import Goal, check_angle_tol

@@ -1,0 +1,91 @@
+"""``eigenpact check``: is this site ready, before anything is connected?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...data.site_rows import open_rows
+from ...errors import EigenpactError, InputError
+from .. import tables
+from ..consoles import stdout
+from ..kits import find_kit
+from ..site_settings import ALL_SOLVERS, SiteFile, read_policy
+
+
+def command(site: Annotated[Path, typer.Argument()]) -> None:
+    """Check a site before it is started: file, features, rows, policy, certificate dates.  Nothing is sent anywhere.
+
+    SITE is a site.toml such as lies in every site's kit: data, and perhaps kit, policy, ledger, coordinator_timeout.
+
+    Exit code: 0 ready, 2 not ready.
+    """
+    if not look(SiteFile.read(site)):
+        raise typer.Exit(2)
+
+
+def look(site: SiteFile) -> bool:
+    """Print a line for every check; tell whether all are passed."""
+    table = tables.compact("Site")
+    table.add_column("checked", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    found: dict[str, Any] = {}
+    passed = [_line(table, found, what, check, site) for what, check in CHECKS.items()]
+    stdout().print(table)
+    return all(passed)
+
+
+def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str], site: SiteFile) -> bool:
+    try:
+        told, good = check(site, found), True
+    except EigenpactError as error:
+        told, good = str(error), False
+    except KeyError as missing:
+        told, good = f"cannot be checked without {missing.args[0]}", False
+    table.add_row(what, "ok" if good else "NO", told)
+    return good
+
+
+def _kit(site: SiteFile, found: dict[str, Any]) -> str:
+    found["a kit"] = kit = find_kit(site.kit, "site")
+    federation = kit.federation
+    return f"{kit.party} of federation {federation.name}, coordinator at {federation.host}:{federation.port}"
+
+
+def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
+    return f"valid until {found['a kit'].expires():%Y-%m-%d}"
+
+
+def _features(site: SiteFile, found: dict[str, Any]) -> str:
+    kit = found["a kit"]
+    found["rows"] = X = open_rows(kit.party, str(site.data), kit.federation.features)
+    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}"
+
+
+def _policy(site: SiteFile, found: dict[str, Any]) -> str:
+    found["a policy"] = policy = read_policy(site.policy)
+    policy.load()
+    allowed = [name.removeprefix("allow_") for name, value in policy.to_dict().items() if name.startswith("allow_") and value]
+    besides = f"sums and {', '.join(allowed)}" if allowed else "nothing but sums"
+    solvers = "every solver" if set(policy.solvers) >= set(ALL_SOLVERS) else f"solvers {', '.join(policy.solvers)}"
+    return f"{solvers}; at most {policy.max_rounds} rounds; {besides}"
+
+
+def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
+    n, least = found["rows"].shape[0], found["a policy"].min_rows
+    if n < least:
+        raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
+    return f"{n}, at least {least} are needed"
+
+
+CHECKS: dict[str, Callable[..., str]] = {
+    "kit": _kit,
+    "certificate": _certificate,
+    "features": _features,
+    "policy": _policy,
+    "rows": _rows,
+}

@@ -1,0 +1,302 @@
+"""``eigenpact compare``: every solver on the user's own files, as a rehearsal on one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ...errors import FileError
+from ...estimators.choices import joint_solvers
+from ...report.comparison import CONVERGED, MAX_ROUNDS, TOL, Comparison, Revealed, Run, candidates, compare
+from ...report.messages import bytes_text
+from ...runtime import RoundRecord
+from ...runtime.ledger import COORDINATOR
+from .. import tables
+from ..consoles import stderr, stdout, tell
+from ..ranks import Ranks
+from ..site_files import Center, CenterOption, Files, Scale, ScaleOption, Seed, parse_components, preprocessing, read_together
+
+COMPONENTS = 10
+PICTURE = Path("eigenpact-compare.png")
+SOLVER_WIDTH = 12
+"""Columns of text that a solver's name keeps on narrow terminals."""
+
+NEEDS = {"sum": "the sum", "gather": "each reply", "max": "the maximum", "at": "one reply", "chain": "the last one"}
+"""What the coordinator needs of the replies, by kind of collective."""
+
+
+def command(
+    files: Files,
+    components: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            "--components",
+            help=f"A number, a share of the variance (0.95), or all; {COMPONENTS} by default, or as many as there are.",
+        ),
+    ] = None,
+    solver: Annotated[
+        list[str] | None, typer.Option(help=f"Only this one, repeat for several: {', '.join(joint_solvers())}.  All by default.")
+    ] = None,
+    center: CenterOption = Center.pooled,
+    scale: ScaleOption = Scale.none,
+    tol: Annotated[float, typer.Option(help="Stop at this scaled KKT residual, the same for every solver.")] = TOL,
+    max_rounds: Annotated[int, typer.Option(help="Stop a solver after this many rounds.")] = MAX_ROUNDS,
+    seed: Seed = 0,
+    proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="The coordinator's own site, for krylov, davidson and shift-invert with a proxy; the first file's by default."
+        ),
+    ] = None,
+    picture: Annotated[Path, typer.Option(help="Draw residuals by round and by bytes: .png, .pdf or .svg.")] = PICTURE,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture and JSON file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
+) -> None:
+    """Compare all solvers on your own files: rounds, bytes, seconds, accuracy, and what each site revealed.
+
+    ALL FILES ARE READ ON THIS ONE MACHINE.  This is a rehearsal, to be done with
+    data that you may hold in one place: public, old or made-up tables that
+    resemble the real ones.  Then choose a solver for the run between sites.
+
+    FILES are tables with samples as rows, one per site, as for eigenpact fit:
+    .csv, .tsv, .npy, .npz or .parquet, or name=path.
+
+    Exit code: 0 if at least one solver converged, 1 if none did, 2 error.
+    """
+    wanted = COMPONENTS if components is None else parse_components(components)
+    candidates("", solver or ())  # unknown names are told before files are read
+    sites, _ = read_together(files, Ranks(), proxy, lambda: _check_outputs(picture, json_file, overwrite))
+    if components is None:
+        rows, columns = sum(X.shape[0] for X in sites.values()), next(iter(sites.values())).shape[1]
+        wanted = min(COMPONENTS, rows, columns)
+    own = next(iter(sites)) if proxy is None else proxy
+    with _shown(stderr(), quiet=quiet) as (on_round, on_run):
+        comparison = compare(
+            sites,
+            wanted,
+            solvers=candidates(own, solver or ()),
+            **preprocessing(center, scale),
+            tol=tol,
+            max_rounds=max_rounds,
+            random_state=seed,
+            on_round=on_round,
+            on_run=on_run,
+        )
+    try:
+        written = _write(comparison, picture, json_file)
+    finally:  # the table is what matters most
+        _report(comparison, own, stdout())
+    for what, file in written.items():
+        tell(stdout(), f"The {what} in {file}")
+    raise typer.Exit(0 if any(run.outcome == CONVERGED for run in comparison.runs) else 1)
+
+
+# -- while it runs ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _shown(console: Console, *, quiet: bool) -> Iterator[tuple[Any, Any]]:
+    """Functions for ``compare``: a live line for every round on terminals, and a line for every solver that is done."""
+    if quiet:
+        yield None, None
+        return
+    with console.status("reading all rows once") as status:
+
+        def on_round(name: str, record: RoundRecord) -> None:
+            status.update(f"{name}: round {record.round}")
+
+        yield on_round, lambda run: tell(console, f"{run.name}: {_in_short(run)}")
+
+
+def _in_short(run: Run) -> str:
+    if run.rounds is None:
+        return f"{run.outcome}: {run.reason}"
+    return f"{run.outcome}, rounds {run.rounds}, KKT {run.kkt:.1e}, {run.seconds:.2f} s"
+
+
+# -- the report -------------------------------------------------------------------------------------
+
+
+def _report(comparison: Comparison, own: str, console: Console) -> None:
+    console.print(_costs(comparison))
+    console.print()
+    for line in _remarks(comparison, own):
+        console.print(line, highlight=False, markup=False)
+    console.print()
+    if not any(run.revealed for run in comparison.runs):
+        return
+    console.print(_revealed(comparison))
+    console.print()
+    for name, meaning in dict.fromkeys((row.function, row.meaning) for run in comparison.runs for row in run.revealed):
+        console.print(f"{name}: {meaning}", highlight=False, markup=False)
+    console.print(
+        f'\nSums are not secured: the {COORDINATOR} sees each site\'s reply before it adds them up; "needed" says what would be '
+        "enough.\n",
+        highlight=False,
+    )
+
+
+def _costs(comparison: Comparison) -> Table:
+    """One row per solver: rounds, bytes, seconds, accuracy."""
+    table = tables.compact(_title(comparison))
+    table.add_column("solver", min_width=SOLVER_WIDTH)
+    for column in ("rounds +\nset-up", "bytes up", "bytes\ndown", "seconds", "sine to\ntruth", "KKT"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("outcome")
+    for run in comparison.runs:
+        table.add_row(run.name, *_numbers(run), run.outcome)
+    table.add_section()
+    truth = comparison.reference
+    table.add_row("all rows sent", "-", bytes_text(comparison.pooled_bytes), "-", f"{truth.seconds:.3f}", "-", "-", "the truth")
+    return table
+
+
+def _title(comparison: Comparison) -> str:
+    sites, k = len(comparison.sites), comparison.reference.basis.shape[1]
+    return (
+        f"Joint PCA of {sites} site{'s' * (sites > 1)}, {comparison.n_samples} rows of {comparison.n_features} features, "
+        f"{k} component{'s' * (k > 1)}"
+    )
+
+
+def _numbers(run: Run) -> list[str]:
+    if run.rounds is None:
+        return ["-"] * 6
+    return [
+        f"{run.rounds} + {run.setup_rounds}",
+        bytes_text(run.bytes_up or 0),
+        bytes_text(run.bytes_down or 0),
+        f"{run.seconds:.3f}",
+        "-" if run.sine is None else f"{run.sine:.1e}",
+        f"{run.kkt:.1e}",
+    ]
+
+
+def _remarks(comparison: Comparison, own: str) -> Iterator[str]:
+    """What the columns mean, and why a solver has no numbers or poor ones."""
+    truth = comparison.reference
+    if truth.determined:
+        yield (
+            f"Truth: {truth.how}.  The sine is that of the largest angle between its components and the solver's; it is known to "
+            f"about {truth.uncertainty:.0e}."
+        )
+    else:
+        yield (
+            f"Truth: {truth.how}.  The last component wanted and the next one have the same variance up to rounding, so angles "
+            "mean nothing here: look at KKT, or ask for another number of components."
+        )
+    yield (
+        "KKT: ||(I - Z Z^T) C Z|| / tr C for the solver's components Z and the pooled scatter C, computed here from all rows; "
+        f"solvers are to stop at {comparison.settings['tol']:g}.  "
+        "Seconds: computing on this machine alone; between sites every round adds the network's latency."
+    )
+    if any("proxy" in run.name for run in comparison.runs):
+        yield f"The {COORDINATOR}'s own site is taken to be {own}."
+    for run in comparison.runs:
+        if run.outcome != CONVERGED:
+            yield f"{run.name}: {run.outcome}: {run.reason}"
+
+
+def _revealed(comparison: Comparison) -> Table:
+    """What left each site, set-up once, then solver by solver."""
+    table = tables.compact(f"What each site revealed to the {COORDINATOR}")
+    table.add_column("solver")
+    table.add_column("times x computed by", no_wrap=True)
+    table.add_column("arrays", overflow="fold")
+    table.add_column("needed")
+    table.add_column("each site", justify="right", no_wrap=True)
+    runs = [run for run in comparison.runs if run.revealed]
+    common = [row for row in runs[0].revealed if row.setup and all(row in run.revealed for run in runs)]
+    _add(table, "set-up, all solvers", common)
+    table.add_section()
+    for run in runs:
+        _add(table, run.name, [row for row in run.revealed if row not in common])
+    return table
+
+
+def _add(table: Table, title: str, rows: list[Revealed]) -> None:
+    for i, row in enumerate(rows):
+        where = "" if row.receiver == COORDINATOR else f" to {row.receiver}"
+        needs = ", ".join(NEEDS.get(kind, kind) for kind in row.collective.split(", "))
+        table.add_row(
+            "" if i else title,
+            f"{row.times} x {row.function}{where}",
+            f"{row.arrays}: {row.shapes}",
+            needs,
+            bytes_text(row.bytes_per_site),
+        )
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def _check_outputs(picture: Path, json_file: Path | None, overwrite: bool) -> None:
+    """Refuse targets that cannot be written; the command's own default picture may be drawn again without asking."""
+    from ...report import pictures
+
+    pictures.check_picture_target(picture, overwrite=overwrite or picture == PICTURE)
+    if json_file is None:
+        return
+    if json_file.suffix.lower() != ".json":
+        raise FileError(f"{json_file} must end in .json; rename it")
+    if json_file.is_dir():
+        raise FileError(f"{json_file} is a folder; give the name of a file in it")
+    if json_file.exists() and not overwrite:
+        raise FileError(f"{json_file} exists already; choose another --json or pass --overwrite")
+    if not json_file.absolute().parent.is_dir():
+        raise FileError(f"{json_file} cannot be written, because the folder {json_file.parent} does not exist; create it first")
+
+
+def _write(comparison: Comparison, picture: Path, json_file: Path | None) -> dict[str, Path]:
+    """Write numbers and picture; return what is where."""
+    written = {}
+    if json_file is not None:
+        _write_json(comparison, json_file)
+        written["numbers are"] = json_file
+    if any(run.curve for run in comparison.runs):
+        _draw(comparison, picture)
+        written["picture is"] = picture
+    return written
+
+
+def _write_json(comparison: Comparison, file: Path) -> None:
+    """The file appears complete or not at all."""
+    content = json.dumps({"eigenpact": version("eigenpact"), **comparison.to_dict()}, indent=1, allow_nan=False)
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        part.write_text(content + "\n")
+        os.replace(part, file)
+    except OSError as error:
+        raise FileError(f"{file} cannot be written: {error.strerror or error}; choose another --json") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _draw(comparison: Comparison, picture: Path) -> None:
+    from ...report import pictures
+
+    curves = {
+        run.name: (
+            [point.round for point in run.curve],
+            [point.bytes_up + point.bytes_down for point in run.curve],
+            [point.kkt for point in run.curve],
+        )
+        for run in comparison.runs
+        if run.curve
+    }
+    figure = pictures.convergence(curves, comparison.settings["tol"], comparison.pooled_bytes, _title(comparison))
+    pictures.save_picture(figure, picture)

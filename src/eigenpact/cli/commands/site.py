@@ -1,0 +1,153 @@
+"""``eigenpact site``: take part in a federation with a table that stays here."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from ...data.readers import read_table
+from ...data.site_rows import open_rows
+from ...engines.federation.kits import NAME, PartyKit
+from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
+from ...engines.flower.kits import FlowerKit, node_config
+from ...errors import FileError, InputError
+from ...estimators.model_files import load_model
+from ..consoles import stdout, tell
+from ..kits import check_installed, find_kit
+from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy, write_facts
+from .check import look
+from .transform import check_target, write_scores
+
+LEAST_TIMEOUT = 5.0
+"""The coordinator gives a sign of life every two seconds."""
+
+app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a table that stays here.")
+
+
+@app.command("start", epilog="Example: eigenpact site start heart/cleveland --data patients.csv --policy policy.toml")
+def start(
+    kit: Annotated[Path, typer.Argument()],
+    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
+    coordinator_timeout: Annotated[
+        float, typer.Option(help="Seconds without a word of the coordinator after which a run is over here.")
+    ] = COORDINATOR_TIMEOUT,
+    trusted_entities: Annotated[
+        Path | None, typer.Option(help="Flower alone: run only bundles signed by who is named in this YAML file.")
+    ] = None,
+) -> None:
+    """Connect to the coordinator and answer what the policy allows, until stopped with Ctrl-C.
+
+    KIT is the folder this site was given.  Rows are read by a process of this machine for each run, and never leave it; what does
+    leave is written to the ledger first.
+    """
+    if not coordinator_timeout >= LEAST_TIMEOUT:
+        raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be at least {LEAST_TIMEOUT:g} seconds")
+    owned = find_kit(kit, "site")
+    check_installed(owned)
+    site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
+    if not look(site):
+        raise InputError("this site is not ready; see the lines marked NO")
+    facts = site.write_facts(owned, read_policy(site.policy))
+    tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
+    if isinstance(owned, FlowerKit):
+        tell(stdout(), f"What leaves this site is written to {site.ledger}; what is refused, below")
+        trusted = None if trusted_entities is None else trusted_entities.absolute()
+        become(owned.supernode(facts, free_port(), trusted), owned.environment())
+        return
+    if trusted_entities is not None:
+        raise InputError("--trusted-entities is for kits made with --engine flower; FLARE's sites take no bundles with code")
+    tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {owned.log}")
+    become(owned.command(), {"EIGENPACT_SITE": str(facts)})
+
+
+@app.command("describe", epilog="Example: eigenpact site describe cleveland --data patients.csv -o site.json")
+def describe(
+    name: Annotated[str, typer.Argument()],
+    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, for the node's configuration.")],
+    features: Annotated[
+        str | None, typer.Option(help="The agreed columns in order, separated by commas; by default all of the table.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option(help="What this site allows; by default nothing but sums.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="This site's own ledger; by default beside the output, by its name.")
+    ] = None,
+) -> None:
+    """Describe a site for a Flower SuperNode that it runs already: its NAME, its table, and what it allows.  Nothing is sent.
+
+    The SuperNode is then told where the description is: flower-supernode --node-config 'eigenpact-site="/path/to/site.json"'.
+    """
+    if not NAME.fullmatch(name) or name == "coordinator":
+        raise InputError(f"name {name!r} must be letters, digits, - or _, and not 'coordinator'")
+    table = read_table(data)
+    columns = table.feature_names or table.X.shape[1]
+    agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
+    X = open_rows(name, str(data), agreed)
+    rules = read_policy(policy)
+    rules.load()
+    if X.shape[0] < rules.min_rows:
+        raise InputError(f"{X.shape[0]} rows, but min_rows = {rules.min_rows} in the policy; this site would refuse every run")
+    written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
+    write_facts(output.absolute(), name, data.absolute(), agreed, rules, written)
+    tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
+    tell(stdout(), f"Start the SuperNode with: --node-config '{node_config({FLOWER_SITE: str(output.absolute())})}'")
+
+
+@app.command("transform", epilog="Example: eigenpact site transform heart/cleveland model/ -o scores.csv")
+def transform(
+    kit: Annotated[Path, typer.Argument()],
+    model: Annotated[Path, typer.Argument()],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    data: Annotated[Path | None, typer.Option("--data", help="The table; by default the one that was started last.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
+) -> None:
+    """Write the scores of this site's own rows on the joint components.  Nothing leaves this machine.
+
+    KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
+    """
+    owned = find_kit(kit, "site")
+    file = data or _last_data(owned)
+    check_target(output, file, overwrite)
+    pca = load_model(model)
+    if owned.party not in pca.sites_:
+        raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
+    X = open_rows(owned.party, str(file), owned.federation.features)
+    if pca.n_features_in_ != X.shape[1] or list(getattr(pca, "feature_names_in_", [])) != _names(owned):
+        raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
+        write_scores(output, np.asarray(pca.transform(X)), read_table(file).row_ids)
+
+
+def become(command: list[str], environment: dict[str, str]) -> None:
+    """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
+    sys.stdout.flush()
+    os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _names(kit: PartyKit) -> list[str]:
+    return [] if isinstance(kit.federation.features, int) else list(kit.federation.features)
+
+
+def _last_data(kit: PartyKit) -> Path:
+    try:
+        return Path(json.loads((kit.folder / "site.json").read_text())["data"])
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{kit.folder} was not started with a table yet; name it with --data") from error

@@ -1,0 +1,121 @@
+"""``eigenpact transform``: a site's own scores, computed at home."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import secrets
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ...data.checks import check_finite
+from ...data.readers import Table, read_table, site_name
+from ...errors import FileError, InputError
+from ...estimators import FederatedPCA
+from ...estimators.model_files import load_model
+from ..consoles import stdout, tell
+
+FORMATS = (".csv", ".npy")
+SHOWN = 5
+
+
+def command(
+    model: Annotated[Path, typer.Argument()],
+    file: Annotated[Path, typer.Argument()],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
+) -> None:
+    """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
+
+    MODEL is a folder written by eigenpact fit, FILE a table with samples as rows: .csv, .tsv, .npy, .npz or .parquet.
+    Columns are matched by name where both sides have names, else by their number.
+    """
+    check_target(output, file, overwrite)
+    pca = load_model(model)
+    table = read_table(file)
+    X = _in_order(pca, table, file)
+    check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
+        scores = np.asarray(pca.transform(X))
+    write_scores(output, scores, table.row_ids)
+
+
+def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
+    """The table's rows (n_rows x n_features) with columns as the model has them."""
+    wanted = getattr(pca, "feature_names_in_", None)
+    if wanted is not None and table.feature_names is not None:
+        return table.X[:, _columns([str(name) for name in wanted], table.feature_names, file)]
+    found, expected = table.X.shape[1], pca.n_features_in_
+    if found != expected:
+        raise InputError(
+            f"{file} has {found} columns, the model has {expected} features; give the same columns in the same order"
+        )
+    return table.X
+
+
+def _columns(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[int]:
+    """Positions in ``names`` of the features that are wanted, in their order."""
+    missing = [name for name in wanted if name not in set(names)]
+    extra = [name for name in names if name not in set(wanted)]
+    if missing or extra:
+        parts = [
+            f"{what} {', '.join(some[:SHOWN])}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
+            for what, some in (("lacks", missing), ("has in addition", extra))
+            if some
+        ]
+        raise InputError(f"{file}, compared with the model, {' and '.join(parts)}; rename, drop or add columns")
+    at = {name: column for column, name in enumerate(names)}
+    return [at[name] for name in wanted]
+
+
+def check_target(output: Path, file: Path, overwrite: bool) -> None:
+    """Refuse an output that cannot be written, before anything is computed."""
+    if output.suffix.lower() not in FORMATS:
+        raise FileError(f"{output} must end in one of {', '.join(FORMATS)}; rename the output")
+    if output.is_dir():
+        raise FileError(f"{output} is a folder; give the name of a file in it")
+    if output.exists() and file.exists() and output.samefile(file):
+        raise FileError(f"{output} is the table itself; choose another -o")
+    if output.exists() and not overwrite:
+        raise FileError(f"{output} exists already; choose another -o or pass --overwrite")
+    if not output.absolute().parent.is_dir():
+        raise FileError(f"{output} cannot be written, because the folder {output.parent} does not exist; create it first")
+
+
+def write_scores(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
+    """Write scores (n_rows x k) and tell; the file appears complete or not at all."""
+    content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
+    part = output.with_name(f".{output.name}.{secrets.token_hex(4)}")
+    try:
+        part.write_bytes(content)
+        os.replace(part, output)
+    except OSError as error:
+        raise FileError(f"{output} cannot be written: {error.strerror or error}; choose another -o") from error
+    finally:
+        part.unlink(missing_ok=True)
+    tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
+
+
+def _as_npy(scores: np.ndarray[Any, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, scores, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _as_csv(scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> bytes:
+    """Text that reads back to the same bits."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    header = [f"PC{j + 1}" for j in range(scores.shape[1])]
+    writer.writerow(header if row_ids is None else ["id", *header])
+    for i, row in enumerate(scores):
+        numbers = [str(value) for value in row]
+        writer.writerow(numbers if row_ids is None else [row_ids[i], *numbers])
+    return stream.getvalue().encode()

@@ -1,0 +1,1 @@
+"""What federations share, whatever carries their messages: kits, relay, sites."""

@@ -1,0 +1,209 @@
+"""What the start-up kits of a federation have in common, whatever carries its messages: who takes part, and one folder a party.
+
+A kit says in ``kit.json`` whose it is and of which federation.  Keys and certificates in it are the engine's:
+``flare/kits.py``, ``flower/kits.py``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ...errors import FileError, InputError, MissingExtraError
+
+KIT = "kit.json"
+ENGINES = {"nvflare": "NVIDIA FLARE", "flower": "Flower"}
+"""What may carry a federation's messages."""
+
+FORMAT = 2
+"""What ``kit.json`` says of the form of kits that are made now; it said nothing before modules moved (ADR 14)."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who takes part and where the coordinator is reached.
+
+    Attributes
+    ----------
+    name : str
+    host : str
+        Name or address under which sites reach the coordinator.
+    port : int
+    sites : tuple of str
+    features : tuple of str, or int
+        The agreed columns in order, or their number where tables have no names.
+    valid_days : int
+        How long certificates are valid.
+    engine : str
+        What carries the messages: "nvflare" or "flower".
+    """
+
+    name: str
+    host: str
+    port: int
+    sites: tuple[str, ...]
+    features: tuple[str, ...] | int
+    valid_days: int = 360
+    engine: str = "nvflare"
+
+    def __post_init__(self) -> None:
+        for what, name in [("name", self.name), *(("site", site) for site in self.sites)]:
+            if not NAME.fullmatch(name):
+                raise InputError(f"{what} {name!r} must be 1 to 61 letters, digits, - or _, beginning with a letter or digit")
+        if not self.sites or len(set(self.sites)) < len(self.sites):
+            raise InputError(f"sites = {list(self.sites)} must be one or more names, each once")
+        reserved = {"coordinator", "server", "authority"} & set(self.sites)
+        if reserved:
+            raise InputError(f"a site may not be called {sorted(reserved)[0]!r}; rename it")
+        if not 0 < self.port < 65536:
+            raise InputError(f"port = {self.port} must be between 1 and 65535")
+        if self.valid_days < 1:
+            raise InputError(f"valid_days = {self.valid_days} must be at least 1")
+        if self.engine not in ENGINES:
+            raise InputError(f"engine = {self.engine!r} is unknown; between institutions there are {', '.join(ENGINES)}")
+        if isinstance(self.features, int):
+            if self.features < 1:
+                raise InputError(f"features = {self.features} must be the names of the columns, or their number >= 1")
+        elif not self.features or len(set(self.features)) < len(self.features):
+            raise InputError("features must be one or more names of columns, each once")
+
+    def taking_part(self, sites: tuple[str, ...] | None, min_sites: int) -> tuple[tuple[str, ...], int]:
+        """The sites of a run (None: all of the federation), and how many of them there must be at least (0: all)."""
+        wanted = sites or self.sites
+        unknown = sorted(set(wanted) - set(self.sites))
+        if unknown:
+            raise InputError(f"{unknown[0]!r} is not a site of federation {self.name!r}: {', '.join(self.sites)}")
+        if not 0 <= min_sites <= len(wanted):
+            raise InputError(f"min_sites={min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
+        return tuple(wanted), min_sites or len(wanted)
+
+
+@dataclass(frozen=True)
+class PartyKit:
+    """A party's folder, as ``federation init`` made it.
+
+    ``party`` is the site's name, or "coordinator".
+    """
+
+    folder: Path
+    party: str
+    federation: Federation
+
+    engine: ClassVar[str] = ""
+    oldest: ClassVar[int] = 1
+    """The oldest format of kits that still work."""
+
+    @classmethod
+    def read(cls, folder: str | Path, kind: str) -> Self:
+        """Read a kit that must be of that kind: "site" or "coordinator"."""
+        path = Path(folder).absolute()
+        try:
+            facts = json.loads((path / KIT).read_text())
+            written = int(facts.pop("format", 1))
+            party, features = facts.pop("party"), facts.pop("features")
+            features = features if isinstance(features, int) else tuple(features)
+            federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FileError(
+                f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit"
+            ) from error
+        found = "coordinator" if party == "coordinator" else "site"
+        if found != kind:
+            raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
+        if federation.engine != cls.engine:
+            raise InputError(f"{folder} is a kit for engine {federation.engine!r}; give one that was made for {cls.engine!r}")
+        if not cls.oldest <= written <= FORMAT:
+            raise InputError(
+                f"{folder} is a kit of format {written}, and this eigenpact reads {cls.oldest} to {FORMAT}: files of others name "
+                "parts of eigenpact that have moved; let the coordinator make new kits with eigenpact federation init"
+            )
+        return cls(path, party, federation)
+
+    def check_key(self, path: Path, public_key: Any, load: str = "load_pem_private_key", fits: str = "") -> None:
+        """The private key must be there, fit, and be its owner's alone."""
+        try:
+            loose = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+            key = getattr(crypto("hazmat.primitives.serialization"), load)(path.read_bytes(), None)
+        except (OSError, ValueError, TypeError) as error:
+            raise FileError(f"{path.name} of {self.folder} cannot be read: {error}; ask for the kit again") from error
+        if loose:
+            raise InputError(f"{path.name} of {self.folder} may be read by others; make it yours alone: chmod 600 {path}")
+        if key.public_key() != public_key:
+            raise InputError(f"{path.name} of {self.folder} does not belong to {fits}; ask for the kit again")
+
+    def check_dates(self, begin: datetime, end: datetime) -> datetime:
+        """The end of what is valid now; an error if it is not."""
+        now = datetime.now(UTC)
+        if end <= now:
+            raise InputError(f"the certificate of {self.party!r} expired on {end:%Y-%m-%d %H:%M} UTC; ask for a new kit")
+        if begin > now:
+            raise InputError(f"the certificate of {self.party!r} is valid only from {begin:%Y-%m-%d %H:%M} UTC")
+        return end
+
+    def load_certificates(self, *paths: Path) -> list[Any]:
+        """Certificates from PEM files."""
+        try:
+            return [crypto("x509").load_pem_x509_certificate(path.read_bytes()) for path in paths]
+        except (OSError, ValueError) as error:
+            raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
+
+    def check_issued(self, root: Any, own: Any, path: Path) -> None:
+        """A certificate must be of this federation's authority."""
+        try:
+            own.verify_directly_issued_by(root)
+        except (crypto("exceptions").InvalidSignature, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
+            ) from error
+
+
+def engine_of(folder: str | Path) -> str:
+    """The engine a kit was made for; that of kits that do not say so is FLARE."""
+    try:
+        facts = json.loads((Path(folder) / KIT).read_text())
+        return str(facts.get("engine", "nvflare"))
+    except (OSError, ValueError, AttributeError) as error:
+        raise FileError(f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit") from error
+
+
+def describe_kit(kit: Path, party: str, federation: Federation) -> None:
+    """Write whose kit it is, and make it the owner's alone."""
+    facts = {"format": FORMAT, "party": party} | {key: getattr(federation, key) for key in federation.__dataclass_fields__}
+    kit.chmod(stat.S_IRWXU)
+    write_json(kit / KIT, facts)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Kits are made in a new folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file that its owner alone can read."""
+    write_private(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone can read."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+
+
+def crypto(module: str) -> Any:
+    """A module of cryptography, which both FLARE and Flower bring."""
+    try:
+        return importlib.import_module(f"cryptography.{module}")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"kits need cryptography ({error}): pip install 'eigenpact[nvflare]' or 'eigenpact[flower]'"
+        ) from error

@@ -1,0 +1,117 @@
+"""A site between institutions, whatever carries its messages: what its owner says of it, and the end that answers.
+
+What a site works on is said by its owner alone, in a file that ``eigenpact site start`` or ``eigenpact site describe`` writes.
+Nothing of it comes from the coordinator.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteFailure
+from ...runtime import Gate, Policy, Request, Response, SiteEndpoint, SiteLedger, SiteServer
+
+log = logging.getLogger("eigenpact.site")
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """What a site's owner says of it.
+
+    Attributes
+    ----------
+    name : str
+    opener : str
+        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order.
+    data : str
+        The site's table.
+    features : tuple of str, or int
+        The agreed columns in order, or their number.
+    policy : dict
+    ledger : str
+        The site's own ledger.
+    coordinator_timeout : float
+        Seconds without a word after which the process ends, where it lasts for a whole run.
+    """
+
+    name: str
+    opener: str
+    data: str
+    features: tuple[str, ...] | int
+    policy: dict[str, Any]
+    ledger: str
+    coordinator_timeout: float
+
+    @classmethod
+    def read(cls, path: str, named_by: str) -> SiteFacts:
+        """From the owner's file; ``named_by`` is where its path stands, for the error."""
+        use = "use eigenpact site start, or eigenpact site describe"
+        try:
+            facts = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise FileError(f"{path!r}, named by {named_by}, cannot be read: {error}; {use}") from error
+        try:
+            features = facts["features"]
+            return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {error}; {use}") from error
+
+    @property
+    def max_seconds(self) -> float:
+        """Seconds that one request may be computed here."""
+        return float(self.policy.get("max_seconds", Policy.max_seconds))
+
+    def server(self) -> tuple[SiteServer, Policy]:
+        """Read the rows and import what the owner trusts."""
+        policy = Policy.from_dict(self.policy)
+        policy.load()
+        module, _, function = self.opener.partition(":")
+        X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
+        gate = Gate(self.name, policy, SiteLedger(self.ledger), n_rows=int(X.shape[0]), features=self.features)
+        named = () if isinstance(self.features, int) else self.features
+        return SiteServer(self.name, X, gate=gate, features=named), policy
+
+    def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
+        """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
+        try:
+            server, policy = self.server()
+            if remembered:
+                server.recall(remembered)
+        except EigenpactError as error:
+            log.error("cannot take part: %s", error)
+            unable = Unable(self.name, error)
+            return SiteEndpoint(unable), unable
+        return SiteEndpoint(server, policy.max_message_bytes, tell=lambda reason: log.warning("refused: %s", reason)), server
+
+
+class Unable(SiteServer):
+    """A site that cannot take part, and says so.
+
+    What a rule says is told to the coordinator; other reasons may name the site's files or quote them, and stay in its log.
+    """
+
+    def __init__(self, name: str, error: EigenpactError) -> None:
+        self.name = name
+        told = "this site's table or policy cannot be used; its own log says why"
+        self._error = error if isinstance(error, PolicyError) else SiteFailure(told)
+
+    def position(self, run: str, epoch: int) -> int:  # noqa: ARG002
+        """Not known."""
+        raise self._error
+
+    def admit(self, run: str, plan: Any) -> None:  # noqa: ARG002
+        """Nothing is admitted."""
+        raise self._error
+
+    def execute(self, request: Request, after: int) -> Response:  # noqa: ARG002
+        """Nothing is executed."""
+        raise self._error
+
+    def remember(self) -> bytes:
+        """Nothing."""
+        return b""

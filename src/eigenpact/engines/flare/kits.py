@@ -1,0 +1,270 @@
+"""Start-up kits of a federation on NVIDIA FLARE: made once for everybody, then one folder for each party.
+
+FLARE's provisioning makes a certificate authority and a key and certificate for each party; this adds what eigenpact insists on:
+sites build only the classes of an eigenpact job, run no code that comes with a job, answer no shell commands, send no logs, and
+keep what FLARE stores inside the kit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...errors import FileError, InputError, MissingExtraError
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit, write_json
+
+ADMIN = "coordinator@eigenpact.org"
+"""Name in the certificate with which the coordinator submits jobs."""
+
+SITE_CLASS = "eigenpact.engines.flare.site.FlareSite"
+RELAY_CLASS = "eigenpact.engines.flare.relay.Relay"
+CONTROLLER_CLASS = "nvflare.collab.runtime.controller.CollabController"
+EXECUTOR_CLASS = "nvflare.collab.runtime.executor.CollabExecutor"
+LAUNCHER_CLASS = "eigenpact.engines.flare.guard.GuardedLauncher"
+DEPLOYER_CLASS = "eigenpact.engines.flare.guard.GuardedDeployer"
+
+SITE_CONFIG: dict[str, Any] = {
+    "format_version": 2,
+    "executors": [
+        {"tasks": ["*"], "executor": {"path": EXECUTOR_CLASS, "args": {"client_obj_id": "site", "max_call_threads": 4}}},
+    ],
+    "components": [{"id": "site", "path": SITE_CLASS, "args": {}}],
+    "task_data_filters": [],
+    "task_result_filters": [],
+}
+"""The one job configuration that a site accepts."""
+
+COMMUNICATION = {"streaming_retry_timeout": 2.0, "streaming_retry_wait": 1.0, "tcp_no_delay": True}
+"""FLARE keeps a thread for every message until it can no longer be asked for again: a minute by default, hundreds of threads."""
+
+HEARTBEAT_TIMEOUT = 30
+"""Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
+
+
+class Kit(PartyKit):
+    """A party's folder, with FLARE's files in it."""
+
+    engine = "nvflare"
+    oldest = 2  # FLARE's files name classes by their modules
+
+    @property
+    def workspace(self) -> Path:
+        """FLARE's folder in the kit, of a site or of the coordinator's server."""
+        return self.folder / "server" if self.party == "coordinator" else self.folder
+
+    @property
+    def certificate(self) -> Path:
+        """The party's own certificate."""
+        return self.workspace / "startup" / ("server.crt" if self.party == "coordinator" else "client.crt")
+
+    @property
+    def log(self) -> Path:
+        """Where FLARE writes what happens."""
+        return self.workspace / "log.txt"
+
+    def expires(self) -> datetime:
+        """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
+        root, own = self.load_certificates(self.workspace / "startup" / "rootCA.pem", self.certificate)
+        self.check_issued(root, own, self.certificate)
+        self.check_key(self.certificate.with_suffix(".key"), own.public_key(), fits=self.certificate.name)
+        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+
+    def command(self) -> list[str]:
+        """What starts FLARE for this kit, wherever the kit lies now."""
+        if self.party == "coordinator":
+            self._keep_inside()
+            kind, who = "server", []
+        else:
+            kind, who = "client", [f"uid={self.party}"]
+        settings = ["secure_train=true", *who, "org=eigenpact", "config_folder=config"]
+        start = [sys.executable, "-u", "-m", "eigenpact.engines.flare.main", kind]
+        return [*start, "-m", str(self.workspace), "-s", f"fed_{kind}.json", "--set", *settings]
+
+    def _keep_inside(self) -> None:
+        """Let FLARE's server store jobs in the kit; it takes absolute paths only."""
+        path = self.workspace / "local" / "resources.json"
+        resources = json.loads(path.read_text())
+        resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
+        manager = next(part for part in resources["components"] if part["id"] == "job_manager")
+        manager["args"]["uri_root"] = str(self.workspace / "jobs")
+        write_json(path, resources)
+
+
+def make_kits(federation: Federation, folder: Path) -> None:
+    """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
+    check_new_folder(folder)
+    work = folder / "authority"
+    try:
+        work.mkdir(parents=True, mode=0o700)
+        made = _provision(federation, work)
+        _adopt_kit(made / federation.host, folder / "coordinator" / "server")
+        _adopt_kit(made / ADMIN, folder / "coordinator" / "admin")
+        for site in federation.sites:
+            _adopt_kit(made / site, folder / site)
+            _configure_site(folder / site)
+            describe_kit(folder / site, site, federation)
+        _configure_server(folder / "coordinator" / "server")
+        describe_kit(folder / "coordinator", "coordinator", federation)
+        shutil.rmtree(made)
+    except OSError as error:
+        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
+
+
+def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Configurations of the coordinator's and the sites' part of a job, by file name."""
+    server = {
+        "format_version": 2,
+        "workflows": [
+            {
+                "id": "controller",
+                "path": CONTROLLER_CLASS,
+                "args": {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100},
+            }
+        ],
+        "components": [{"id": "relay", "path": RELAY_CLASS, "args": dict(relay)}],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    return {"config_fed_server.json": server, "config_fed_client.json": SITE_CONFIG}
+
+
+def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping[str, Any]) -> None:
+    """Write a job folder as FLARE takes it: configurations that name installed classes, and no code."""
+    meta = {
+        "name": "eigenpact",
+        "resource_spec": {},
+        "deploy_map": {"coordinator": ["server"], "site": list(sites)},
+        "min_clients": min_sites,
+        "mandatory_clients": [],
+    }
+    configs = job_config(relay)
+    for app, file in (("coordinator", "config_fed_server.json"), ("site", "config_fed_client.json")):
+        (folder / app / "config").mkdir(parents=True)
+        write_json(folder / app / "config" / file, configs[file])
+    write_json(folder / "meta.json", meta)
+
+
+def _provision(federation: Federation, work: Path) -> Path:
+    """Let FLARE make certificates and start-up files; return the folder with one folder for each party."""
+    entity = flare("nvflare.lighter.entity")
+    project = entity.Project(federation.name, "eigenpact federation")
+    ports = {"fed_learn_port": federation.port, "admin_port": federation.port}
+    project.set_server(federation.host, "eigenpact", ports)
+    for site in federation.sites:
+        project.add_client(site, "eigenpact", {"allow_log_streaming": False})
+    project.add_admin(ADMIN, "eigenpact", {"role": "project_admin"})
+    builders = [
+        flare("nvflare.lighter.impl.workspace").WorkspaceBuilder(),
+        flare("nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
+        flare("nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
+        flare("nvflare.lighter.impl.signature").SignatureBuilder(),
+    ]
+    log = _Quiet()
+    context = flare("nvflare.lighter.provisioner").Provisioner(str(work), builders).provision(project, logger=log)
+    if context.get("build_error") or log.errors:
+        raise InputError(f"FLARE could not make the kits: {'; '.join(log.errors) or 'no reason was given'}")
+    return Path(context["current_prod_dir"])
+
+
+class _Quiet:
+    """Takes FLARE's provisioning log; keeps errors."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def debug(self, *_: object) -> None:
+        """Not shown."""
+
+    info = warning = debug
+
+    def error(self, message: object, *_: object) -> None:
+        """Kept."""
+        self.errors.append(str(message))
+
+
+def _adopt_kit(made: Path, target: Path) -> None:
+    """Move a party's files to their place, without the scripts that would start FLARE past eigenpact's checks."""
+    for script in [*made.glob("*.txt"), *(made / "startup").glob("*.sh"), *(made / "startup").glob("*.txt")]:
+        script.unlink()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(made, target)
+    target.chmod(stat.S_IRWXU)
+
+
+def _configure_site(kit: Path) -> None:
+    local = kit / "local"
+    resources = json.loads((local / "resources.json.default").read_text())
+    resources["class_allow_list"] = [SITE_CLASS, EXECUTOR_CLASS]
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["allow_log_streaming"] = False
+    common = "nvflare.app_common"
+    resources["components"] = [
+        _component("resource_manager", f"{common}.resource_managers.passthrough_resource_manager.PassthroughResourceManager"),
+        _component("resource_consumer", f"{common}.resource_consumers.passthrough_resource_consumer.PassthroughResourceConsumer"),
+        _component("app_deployer", DEPLOYER_CLASS),
+        _component("process_launcher", LAUNCHER_CLASS),
+    ]  # fmt: skip
+    write_json(local / "resources.json", resources)
+    write_json(local / "comm_config.json", COMMUNICATION)
+    write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
+    write_json(local / "log_config.json", _log_config())
+
+
+def _configure_server(kit: Path) -> None:
+    local = kit / "local"
+    resources = json.loads((local / "resources.json.default").read_text())
+    resources["class_allow_list"] = [RELAY_CLASS, CONTROLLER_CLASS]
+    resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_TIMEOUT
+    resources["class_list_enforcement_mode"] = "enforce"
+    resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
+    write_json(local / "resources.json", resources)
+    write_json(local / "comm_config.json", COMMUNICATION)
+    rights = ("submit_job", "manage_job", "view", "operate", "download_job")
+    write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
+    write_json(local / "log_config.json", _log_config())
+
+
+def _component(id_: str, path: str) -> dict[str, Any]:
+    return {"id": id_, "path": path, "args": {}}
+
+
+def _permissions(allowed: Mapping[str, str]) -> dict[str, Any]:
+    """Rights of the coordinator here; whatever is not named is denied."""
+    every = ("submit_job", "clone_job", "manage_job", "download_job", "view", "operate", "shell_commands", "byoc")
+    return {"format_version": "1.0", "permissions": {"project_admin": {right: allowed.get(right, "none") for right in every}}}
+
+
+def _log_config() -> dict[str, Any]:
+    """Everything from INFO on in log.txt; on the console only what eigenpact says, and errors."""
+    file = {"class": "logging.handlers.RotatingFileHandler", "mode": "a", "maxBytes": 20 << 20, "backupCount": 3}
+    text = {"()": "nvflare.fuel.utils.log_utils.BaseFormatter", "fmt": "%(asctime)s - %(name)s - %(levelname)s - %(message)s"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"text": text, "plain": {"format": "%(asctime)s %(message)s", "datefmt": "%H:%M:%S"}},
+        "handlers": {
+            "console": {"class": "logging.StreamHandler", "level": "INFO", "formatter": "plain", "stream": "ext://sys.stdout"},
+            "file": file | {"level": "INFO", "formatter": "text", "filename": "log.txt"},
+            "errors": file | {"level": "ERROR", "formatter": "text", "filename": "error_log.txt"},
+        },
+        "loggers": {
+            "root": {"level": "INFO", "handlers": ["file", "errors"]},
+            "eigenpact": {"level": "INFO", "handlers": ["console"]},
+            "nvflare.collab": {"level": "WARNING"},  # else several lines a message
+        },
+    }
+
+
+def flare(module: str) -> Any:
+    """A module of NVIDIA FLARE."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f"engine 'nvflare' needs NVIDIA FLARE ({error}): pip install 'eigenpact[nvflare]'") from error

@@ -1,0 +1,1 @@
+"""Federations carried by Flower."""

@@ -1,0 +1,320 @@
+"""Sites in other institutions, over Flower: a SuperLink with TLS at the coordinator, a SuperNode with its own key at each site.
+
+Flower starts a process at the site for every message (``flower_site.py``), and looks for messages every three seconds; a round
+takes five to eight seconds, whatever is computed.  So ``solver="auto"`` takes few rounds.  The driver runs in the process that
+called ``fit``; Flower's ServerApp passes its bytes on (``flower_grid.py``).  With a SuperLink of one's own, ``flwr run`` starts
+the same solvers inside the ServerApp (``cli/flower_server.py``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError, SiteFailure, TooFewSites
+from ...runtime import Costs, Job, Outcome, Summation
+from ..federation.kits import write_json
+from ..federation.relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
+from .app import write_app
+from .kits import CONNECTION, HERE, FlowerKit, flower, program
+
+UP_WITHIN = 60.0
+"""Seconds until the SuperLink must answer."""
+
+ALL_WITHIN = 15.0
+"""Seconds that sites are waited for when ``min_sites`` are connected already."""
+
+COMMAND_WITHIN = 60.0
+"""Seconds that a command of Flower's may take."""
+
+REGISTERED = "registered.json"
+"""Which key each site's node was registered with; beside the SuperLink's database."""
+
+END_WITHIN = 10.0
+"""Seconds a SuperLink may take to end by itself."""
+
+COSTS = Costs(latency=7.0, bandwidth=1e7, flops=2e10)
+"""A round's latency as measured with three sites on two busy cores (``make results FAMILY=flower``)."""
+
+
+@dataclass(frozen=True)
+class Flower:
+    """Run between institutions, with sites started by ``eigenpact site start``.
+
+    Parameters
+    ----------
+    kit : path
+        The coordinator's kit.  Its SuperLink runs on this machine: the one of ``eigenpact coordinator start`` if that is up,
+        else one that is started for the run and ended after it.
+    sites : tuple of str, optional
+        Sites that are to take part; by default all of the federation.
+    min_sites : int
+        A run begins, and goes on, only with this many sites; 0, the default, stands for all that are to take part.
+    round_timeout : float
+        Seconds a site may take to answer before the run goes on without it.
+    start_timeout : float
+        Seconds until the sites must be connected.
+
+    For several fits, ``with engine.open() as connected:`` keeps one Flower run.
+    """
+
+    kit: str | Path
+    _: KW_ONLY
+    sites: tuple[str, ...] | None = None
+    min_sites: int = 0
+    round_timeout: float = 60.0
+    start_timeout: float = 120.0
+
+    spread = False
+    costs = COSTS
+
+    def __post_init__(self) -> None:
+        for name in ("round_timeout", "start_timeout"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
+        wanted, least = FlowerKit.read(self.kit, "coordinator").federation.taking_part(self.sites, self.min_sites)
+        object.__setattr__(self, "sites", wanted)
+        object.__setattr__(self, "min_sites", least)
+
+    @contextmanager
+    def open(self) -> Iterator[OpenFederation]:
+        """Start a Flower run; an engine for any number of fits while the context lasts."""
+        flower("flwr")
+        kit = FlowerKit.read(self.kit, "coordinator")
+        assert self.sites is not None
+        with serving(kit), _run(kit, self) as pipe:
+            yield OpenFederation(
+                RelayPost(pipe, _connected(pipe, registered_nodes(kit), self.sites, self)),
+                self.sites,
+                kit.federation.features,
+                costs=self.costs,
+                min_sites=self.min_sites,
+                round_timeout=self.round_timeout,
+                names=("flower", "Flower"),
+            )
+
+    def execute(
+        self,
+        sites: Mapping[str, Any],
+        job: Job,
+        *,
+        graph: Mapping[str, tuple[str, ...]] | None = None,
+        summation: Summation | None = None,
+    ) -> Outcome:
+        """Start a Flower run, run the job here, and end it."""
+        with self.open() as connected:
+            return connected.execute(sites, job, graph=graph, summation=summation)
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether something answers there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((host, port)) == 0
+
+
+@contextmanager
+def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
+    """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
+    port = kit.federation.port
+    if listens(HERE, port):
+        kit.configure()
+        yield None
+        return
+    kit.expires()
+    _register_keys(kit)
+    kit.configure()
+    with _superlink(kit, port) as process:
+        yield process
+
+
+@contextmanager
+def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A SuperLink that answers on this machine, at that port; it ends with the context."""
+    with open(kit.log, "ab") as log:
+        process = subprocess.Popen(
+            kit.superlink(None if port == kit.federation.port else port),
+            env=os.environ | kit.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        deadline = time.monotonic() + UP_WITHIN
+        while not listens(HERE, port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SiteFailure(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _register_keys(kit: FlowerKit) -> None:
+    """Let the SuperLink know the sites' public keys, once, where no site reaches it yet.
+
+    A SuperNode whose key is not known is turned away and ends; so those that wait for the coordinator must not come too early.
+    Where other keys were registered before, the SuperLink's database is made anew: a key that was replaced is no longer valid.
+    """
+    if _registered(kit):
+        return
+    kit.workspace.mkdir(mode=0o700, exist_ok=True)
+    for path in (kit.workspace / REGISTERED, *kit.workspace.glob("superlink.db*")):
+        path.unlink(missing_ok=True)
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        port = int(probe.getsockname()[1])
+    kit.configure(f"{HERE}:{port}")
+    done = {}
+    with _superlink(kit, port):
+        for site, key in _keys(kit).items():
+            told = ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
+            done[site] = {"key": key, "node": int(told["node-id"])}
+    write_json(kit.workspace / REGISTERED, done)
+
+
+def registered_nodes(kit: FlowerKit) -> dict[str, int]:
+    """Site -> the node that its key was registered as."""
+    nodes = _registered(kit)
+    if not nodes:
+        raise SiteFailure(
+            f"the SuperLink at {kit.local_address} does not know the keys of {kit.folder}; stop it and start it again"
+        )
+    return nodes
+
+
+def _registered(kit: FlowerKit) -> dict[str, int]:
+    """As :func:`registered_nodes`; empty if these keys are not registered."""
+    try:
+        done = json.loads((kit.workspace / REGISTERED).read_text())
+        if {site: facts["key"] for site, facts in done.items()} == _keys(kit) and (kit.workspace / "superlink.db").exists():
+            return {site: int(facts["node"]) for site, facts in done.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass  # none, or those of an earlier version
+    return {}
+
+
+def _keys(kit: FlowerKit) -> dict[str, str]:
+    return {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
+
+
+def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
+    """Have Flower's command line do something; give what it answered."""
+    try:
+        done = subprocess.run(
+            [program("flwr"), *command, "--format", "json"],
+            env=os.environ | kit.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_WITHIN,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SiteFailure(f"flwr {command[0]} did not end within {COMMAND_WITHIN:g} s; see {kit.log}") from error
+    answer: Any = {}
+    with suppress(ValueError):
+        answer = json.loads(done.stdout[done.stdout.find("{") :])
+    if done.returncode != 0 or not isinstance(answer, dict) or answer.get("success") is False:
+        reason = answer.get("error-message") if isinstance(answer, dict) else None
+        told = " ".join(str(reason or done.stderr or done.stdout).split())[-500:]
+        raise SiteFailure(f"the SuperLink of {kit.folder} could not be asked to {' '.join(command[:2])}: {told}")
+    return answer
+
+
+@contextmanager
+def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
+    """Submit a Flower run and wait for its relay; stop the run in the end."""
+    with tempfile.TemporaryDirectory(prefix="eigenpact-") as name, meeting_point(Path(name)) as (listener, relay):
+        app = Path(name) / "eigenpact-app"
+        write_app(app)
+        told = f"relay={json.dumps(relay['address'])} relay-key={json.dumps(relay['key'])}"
+        run = str(ask(kit, "run", str(app), CONNECTION, "--run-config", told).get("run-id", ""))
+        began = False
+        try:
+            pipe = accept(listener, engine.start_timeout, lambda: None)
+            if pipe is None:
+                raise SiteFailure(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
+            began = True
+            process = _other_end(pipe)
+            try:
+                yield pipe
+            finally:
+                with suppress(OSError):  # the relay has ended
+                    pipe.send_bytes(frame("", b""))
+                _await_end(*process)
+                pipe.close()
+        finally:
+            if run and not began:
+                with suppress(SiteFailure):  # a SuperLink that is gone has no run
+                    ask(kit, "stop", run, CONNECTION)
+
+
+def _other_end(pipe: Pipe) -> tuple[int, str]:
+    """The process at a Unix socket's other end, and when it began; 0 where the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return 0, ""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        (process,) = struct.unpack("i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("i")))
+    return process, _began(process)
+
+
+def _await_end(process: int, began: str) -> None:
+    """Wait until the ServerApp's process, on this machine, has ended; one whose SuperLink is gone would try again for ever."""
+    deadline = time.monotonic() + END_WITHIN
+    while began and _began(process) == began:
+        if time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            return
+        time.sleep(0.1)
+
+
+def _began(process: int) -> str:
+    """When a process began, which tells it from a later one of its number; empty if it has ended, noted by its parent or not."""
+    try:
+        facts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if facts[0] in "ZX" else facts[19]
+
+
+def _connected(pipe: Pipe, nodes: Mapping[str, int], sites: tuple[str, ...], engine: Flower) -> tuple[str, ...]:
+    """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
+    begin = time.monotonic()
+    while True:
+        try:
+            pipe.send_bytes(frame("", json.dumps(nodes).encode()))
+            if not pipe.poll(max(STILL, begin + engine.start_timeout - time.monotonic())):
+                raise SiteFailure(f"Flower's run does not answer within {engine.start_timeout:g} s; see log.txt in the kit")
+            told = json.loads(unframe(pipe.recv_bytes())[1])
+        except (EOFError, OSError) as error:
+            raise SiteFailure("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
+        found = tuple(name for name in sites if name in told)
+        waited = time.monotonic() - begin
+        if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
+            return found
+        if waited > engine.start_timeout:
+            missing = ", ".join(name for name in sites if name not in found)
+            raise TooFewSites(
+                f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
+                "have them run eigenpact site start, each with the kit it was given, or lower min_sites"
+            )
+        time.sleep(STILL)

@@ -1,0 +1,238 @@
+"""Start-up kits of a federation on Flower: TLS for the SuperLink, a key for each SuperNode, and how both are started.
+
+Flower's SuperLink answers its command line (``/v1/control/``, without a password) and its nodes (``/v1/fleet/``, with their keys)
+at one port.  Whoever reaches the first can register keys and send code to the coordinator and to every site.  So the SuperLink
+listens on this machine's loopback alone; where sites are elsewhere, a proxy publishes ``/v1/fleet/`` and nothing else.
+
+An authority, made for this federation alone, signs the SuperLink's certificate.  Every site has a key of its own; the SuperLink
+knows the public ones and takes no other node.  Telemetry, update checks and the installation of an app's dependencies are off.
+"""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import json
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ...errors import FileError, MissingExtraError
+from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit, write_private
+
+CONNECTION = "eigenpact"
+"""Name of the SuperLink in the configuration of Flower's command line."""
+
+SITE_KEY = "eigenpact-site"
+"""Key of a node's configuration that names the file with what its owner says of the site."""
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does."""
+
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+"""No telemetry, no update check."""
+
+LOOK = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+"""Seconds, at a site, until Flower looks again for a message to start a process for; its default is one."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Hosts that stand for this machine; the SuperLink's certificate covers them besides the federation's own host."""
+
+HERE = "127.0.0.1"
+"""Where every SuperLink listens that eigenpact starts, and nowhere else."""
+
+FLEET = "/v1/fleet/"
+"""The paths that SuperNodes ask for; all others are for this machine alone."""
+
+
+class FlowerKit(PartyKit):
+    """A party's folder, with keys and certificates for Flower."""
+
+    engine = "flower"
+
+    @property
+    def workspace(self) -> Path:
+        """Where Flower keeps its files: installed apps, the SuperLink's database, its command line's configuration."""
+        return self.folder / "flower"
+
+    @property
+    def log(self) -> Path:
+        """Where the coordinator's SuperLink writes what happens; a site's SuperNode writes to its console."""
+        return self.folder / "log.txt"
+
+    @property
+    def address(self) -> str:
+        """Where sites reach the SuperLink, or the proxy before it."""
+        return f"{self.federation.host}:{self.federation.port}"
+
+    @property
+    def local_address(self) -> str:
+        """Where the coordinator's own commands reach the SuperLink."""
+        return f"{HERE}:{self.federation.port}"
+
+    @property
+    def needs_proxy(self) -> str:
+        """What the coordinator must know of sites on other machines; empty if there are none."""
+        if self.federation.host in LOOPBACK:
+            return ""
+        return (
+            f"The SuperLink listens on {self.local_address} only.  Sites reach it if a proxy on this machine publishes {FLEET} "
+            f"at {self.address}, with server.crt and server.key of the kit, and nothing else: whoever reaches the other paths "
+            "can send code to every site"
+        )
+
+    def expires(self) -> datetime:
+        """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
+        if self.party != "coordinator":
+            (root,) = self.load_certificates(self.folder / "ca.crt")
+            self.check_key(self.folder / "site.key", self._public_key(), "load_ssh_private_key", "site.pub")
+            return self.check_dates(root.not_valid_before_utc, root.not_valid_after_utc)
+        path = self.folder / "server.crt"
+        root, own = self.load_certificates(self.folder / "ca.crt", path)
+        self.check_issued(root, own, path)
+        self.check_key(self.folder / "server.key", own.public_key(), fits=path.name)
+        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+
+    def environment(self) -> dict[str, str]:
+        """What Flower's programs are started with; they find each other by name."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        look = {} if self.party == "coordinator" else LOOK
+        return QUIET | look | ONE_THREAD | {"FLWR_HOME": str(self.workspace), "PATH": path}
+
+    def superlink(self, port: int | None = None) -> list[str]:
+        """What starts the SuperLink, always on loopback alone, at another ``port`` if given; it remembers keys in the kit."""
+        own, federation = self.folder, self.federation
+        tls = ["--ssl-ca-certfile", f"{own / 'ca.crt'}", "--ssl-certfile", f"{own / 'server.crt'}"]
+        return [
+            *(program("flower-superlink"), "--host", HERE, "--port", str(port or federation.port)),
+            *(*tls, "--ssl-keyfile", f"{own / 'server.key'}", "--enable-supernode-auth"),
+            *("--disable-runtime-dependency-installation", "--database", f"{self.workspace / 'superlink.db'}"),
+        ]
+
+    def supernode(self, facts: Path, port: int, trusted_entities: Path | None = None) -> list[str]:
+        """What starts a site's SuperNode; ``port`` is for its own processes, on loopback alone."""
+        trusted = [] if trusted_entities is None else ["--trusted-entities", str(trusted_entities)]
+        return [
+            *(program("flower-supernode"), "--superlink", self.address, "--root-certificates", f"{self.folder / 'ca.crt'}"),
+            *("--auth-supernode-private-key", f"{self.folder / 'site.key'}", "--host", HERE, "--port", str(port)),
+            *("--node-config", node_config({SITE_KEY: str(facts)}), *trusted),
+        ]
+
+    def configure(self, address: str = "") -> None:
+        """Tell Flower's command line where the SuperLink is on this machine."""
+        self.workspace.mkdir(mode=0o700, exist_ok=True)
+        facts = {"address": address or self.local_address, "root-certificates": str(self.folder / "ca.crt")}
+        lines = [f"[superlink.{CONNECTION}]", *(f"{key} = {json.dumps(value)}" for key, value in facts.items())]
+        write_private(self.workspace / "config.toml", ("\n".join(lines) + "\n").encode())
+
+    def _public_key(self) -> Any:
+        path = self.folder / "site.pub"
+        try:
+            return crypto("hazmat.primitives.serialization").load_ssh_public_key(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FileError(f"{path.name} of {self.folder} cannot be read: {error}; ask for the kit again") from error
+
+
+def node_config(facts: Mapping[str, str]) -> str:
+    """A node's configuration as ``flower-supernode`` takes it.
+
+    >>> node_config({"eigenpact-site": "/srv/site.json"})
+    'eigenpact-site="/srv/site.json"'
+    """
+    return " ".join(f"{key}={json.dumps(value)}" for key, value in facts.items())
+
+
+def make_flower_kits(federation: Federation, folder: Path) -> None:
+    """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
+    flower("flwr")
+    check_new_folder(folder)
+    try:
+        for party in ("authority", "coordinator", *federation.sites):
+            (folder / party).mkdir(parents=True, mode=0o700)
+        root = _certify(federation, folder / "authority", folder / "coordinator")
+        (folder / "coordinator" / "keys").mkdir()
+        for party in ("coordinator", *federation.sites):
+            (folder / party / "ca.crt").write_bytes(root)
+            describe_kit(folder / party, party, federation)
+        for site in federation.sites:
+            public = _make_site_key(folder / site)
+            (folder / "coordinator" / "keys" / f"{site}.pub").write_bytes(public)
+    except OSError as error:
+        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
+
+
+def _make_site_key(kit: Path) -> bytes:
+    """A site's private key, as Flower reads it; give the public one."""
+    serial = crypto("hazmat.primitives.serialization")
+    ec = crypto("hazmat.primitives.asymmetric.ec")
+    key = ec.generate_private_key(ec.SECP384R1())
+    form = serial.Encoding.PEM, serial.PrivateFormat.OpenSSH, serial.NoEncryption()
+    write_private(kit / "site.key", key.private_bytes(*form))
+    public: bytes = key.public_key().public_bytes(serial.Encoding.OpenSSH, serial.PublicFormat.OpenSSH)
+    (kit / "site.pub").write_bytes(public)
+    return public
+
+
+def _certify(federation: Federation, authority: Path, coordinator: Path) -> bytes:
+    """Make an authority and the SuperLink's certificate; give the authority's, for everybody."""
+    x509, hashes = crypto("x509"), crypto("hazmat.primitives.hashes")
+    serial, ec = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ec")
+    begin = datetime.now(UTC) - timedelta(minutes=5)
+    root_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    def sign(name: str, issuer: str, key: Any, extensions: list[tuple[Any, bool]]) -> Any:
+        subject, signer = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in (name, issuer))
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(signer).public_key(key.public_key())
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(begin)
+        made = made.not_valid_after(begin + timedelta(days=federation.valid_days))
+        for extension, critical in extensions:
+            made = made.add_extension(extension, critical)
+        return made.sign(root_key, hashes.SHA256())
+
+    usage = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
+    )
+    may_sign = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage)
+    authority_name = f"authority of {federation.name}"[:64]
+    own_id = x509.SubjectKeyIdentifier.from_public_key(root_key.public_key())
+    root_extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (may_sign, True), (own_id, False)]
+    root = sign(authority_name, authority_name, root_key, root_extensions)
+    hosts = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys((federation.host, *LOOPBACK))])
+    of_root = x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key())
+    for_servers = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    server_extensions = [(hosts, False), (x509.BasicConstraints(ca=False, path_length=None), True), (of_root, False)]
+    server = sign(federation.host[:64], authority_name, server_key, [*server_extensions, (for_servers, False)])
+    pem = serial.Encoding.PEM, serial.PrivateFormat.PKCS8, serial.NoEncryption()
+    write_private(authority / "ca.key", root_key.private_bytes(*pem))
+    write_private(coordinator / "server.key", server_key.private_bytes(*pem))
+    (coordinator / "server.crt").write_bytes(server.public_bytes(serial.Encoding.PEM))
+    certificate: bytes = root.public_bytes(serial.Encoding.PEM)
+    (authority / "ca.crt").write_bytes(certificate)
+    return certificate
+
+
+def _general_name(host: str) -> Any:
+    x509 = crypto("x509")
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def program(name: str) -> str:
+    """One of Flower's programs, of this environment."""
+    path = Path(sys.executable).parent / name
+    if not path.exists():
+        raise MissingExtraError(f"engine 'flower' needs Flower ({name} is not installed): pip install 'eigenpact[flower]'")
+    return str(path)
+
+
+def flower(module: str) -> Any:
+    """A module of Flower."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f"engine 'flower' needs Flower ({error}): pip install 'eigenpact[flower]'") from error

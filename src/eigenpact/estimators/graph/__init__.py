@@ -1,0 +1,1 @@
+"""Estimators on a graph of nodes without a coordinator."""

@@ -1,0 +1,1 @@
+"""Numbers and nothing else: linear algebra, Krylov spaces, rows, kernels, certificates, metrics."""

@@ -1,0 +1,229 @@
+"""Kernels, normalised to K(x, x) = 1, in a form that can be sent to nodes by name; and random features for two of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from ..errors import InputError
+from .linalg import Array
+
+NAMES = ("rbf", "laplacian", "poly", "linear")
+"""Kernels that come with the package."""
+
+_given: WeakValueDictionary[str, Given] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A kernel function that cannot be found by name, and the token for it in this process while a kernel holds it."""
+
+    function: Callable[[Array, Array], Array]
+    token: str
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with its parameters.
+
+    Parameters
+    ----------
+    name : str
+        "rbf" exp(-gamma ||x-y||^2), "laplacian" exp(-gamma ||x-y||_1), "poly" (gamma x.y + coef0)^degree, "linear" x.y, or
+        "module:function" for a function of two tables (n x d, m x d) that returns an n x m table, or a token for one that no
+        module has.
+    gamma : float
+    degree, coef0 : float
+        Of "poly".
+    given : Given, optional
+        A function that no module has.
+
+    >>> Kernel("rbf", 0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])).round(3)
+    array([[1.   , 0.368]])
+    """
+
+    name: str
+    gamma: float
+    degree: float = 3.0
+    coef0: float = 1.0
+    given: Given | None = field(default=None, compare=False)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
+        if self.name == "rbf":
+            return _exponential(-self.gamma * _squared_distances(X, Y))
+        if self.name == "laplacian":
+            return _exponential(-self.gamma * cdist(X, Y, "cityblock"))
+        if self.name == "linear":
+            return _cosines(X @ Y.T, np.sum(X * X, axis=1), np.sum(Y * Y, axis=1))
+        if self.name == "poly":
+            power = functools.partial(_polynomial, self)
+            return _cosines(power(X @ Y.T), power(np.sum(X * X, axis=1)), power(np.sum(Y * Y, axis=1)))
+        function = self.given.function if self.given is not None else _find(self.name)
+        diagonals = [np.array([_evaluated(function, row[None], row[None])[0, 0] for row in table]) for table in (X, Y)]
+        if any(values.min(initial=0.0) < 0 for values in diagonals):
+            raise InputError(f"kernel {self.name!r} has K(x, x) < 0; a kernel is an inner product, so it cannot")
+        return _cosines(_evaluated(function, X, Y), *diagonals)
+
+    def frequencies(self, n_features: int, count: int, seed: int) -> Array:
+        """Frequencies (count x n_features) for random features; orthogonal in blocks for "rbf".  The same for the same seed."""
+        if self.name not in ("rbf", "laplacian"):
+            raise InputError(
+                f"kernel={self.name!r} has no random features; give public rows as landmarks=, or use kernel 'rbf' or 'laplacian'"
+            )
+        return _frequencies(self.name, self.gamma, n_features, count, seed)
+
+    def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Name and parameters as bytes, to be sent to nodes."""
+        return np.frombuffer(json.dumps([self.name, self.gamma, self.degree, self.coef0]).encode(), dtype=np.uint8)
+
+    @classmethod
+    def unpacked(cls, data: np.ndarray[Any, Any]) -> Kernel:
+        """Inverse of :meth:`packed`."""
+        name, gamma, degree, coef0 = json.loads(np.asarray(data).tobytes().decode())
+        return cls(name, gamma, degree, coef0, _given.get(name))
+
+
+def kernel_of(kernel: Any, gamma: float | None, degree: float, coef0: float, n_features: int) -> Kernel:
+    """The kernel that an estimator's parameters stand for; ``gamma=None`` is 1 / n_features."""
+    scale = 1.0 / n_features if gamma is None else float(gamma)
+    if isinstance(kernel, str):
+        if kernel not in NAMES:
+            raise InputError(f"unknown kernel {kernel!r}; the kernels are {', '.join(NAMES)}, or a function of two tables")
+        return Kernel(kernel, scale, float(degree), float(coef0))
+    if not callable(kernel):
+        raise InputError(f"kernel={kernel!r} must be one of {', '.join(NAMES)} or a function of two tables")
+    name = function_name(kernel)
+    if name is not None:
+        return Kernel(name, scale, float(degree), float(coef0))
+    given = Given(kernel, f"function {uuid.uuid4().hex}")
+    _given[given.token] = given
+    return Kernel(given.token, scale, float(degree), float(coef0), given)
+
+
+def function_name(function: Any) -> str | None:
+    """ "module:name" if that name, looked up, gives this very function; None for closures, lambdas and the like.
+
+    >>> function_name(np.linalg.norm), function_name(lambda X, Y: X @ Y.T)
+    ('numpy.linalg:norm', None)
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return f"{module}:{name}" if name and getattr(sys.modules.get(str(module)), name, None) is function else None
+
+
+def random_features(X: Array, frequencies: Array) -> Array:
+    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d)."""
+    angles = X @ frequencies.T
+    features: Array = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(len(frequencies))
+    return features
+
+
+def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
+    """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
+    features: Array = kernel(X, landmarks) @ _inverse_root(kernel(landmarks, landmarks))
+    return features
+
+
+@dataclass(frozen=True, eq=False)
+class MeanFeatures:
+    """Features with which nodes describe the mean of phi over rows.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    basis : (l, d) array
+        Rows B, the same at all nodes: what lies within the span of phi(B) is described exactly.
+    count : int
+        Pairs of random features for what lies beyond; 0 for none.
+    seed : int
+    """
+
+    kernel: Kernel
+    basis: Array
+    count: int
+    seed: int
+
+    def __call__(self, X: Array) -> tuple[Array, int]:
+        """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part."""
+        root = _inverse_root(self.kernel(self.basis, self.basis))
+        exact = self.kernel(X, self.basis) @ root
+        if not self.count:
+            return exact, exact.shape[1]
+        origin = self.basis[0]  # shared: angles are then as exact as differences between rows are
+        frequencies = self.kernel.frequencies(X.shape[1], self.count, self.seed)
+        seen, base = random_features(X - origin, frequencies), random_features(self.basis - origin, frequencies)
+        return np.concatenate([exact, seen - exact @ (root @ base)], axis=1), exact.shape[1]
+
+
+def _inverse_root(K: Array) -> Array:
+    """K^(-1/2) of a kernel matrix, on the span of its eigenvectors that are not rounding errors."""
+    values, vectors = np.linalg.eigh(K)
+    kept = values > 1e-10 * values[-1]
+    root: Array = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    return root
+
+
+@functools.lru_cache(maxsize=4)
+def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Array:
+    rng = np.random.default_rng([seed, count])
+    if name == "laplacian":
+        return gamma * rng.standard_cauchy((count, d))
+    blocks = []
+    for _ in range(-(-count // d)):
+        Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+        blocks.append(np.sqrt(rng.chisquare(d, size=d))[:, None] * Q)
+    return np.ascontiguousarray(np.sqrt(2 * gamma) * np.concatenate(blocks)[:count])
+
+
+def _exponential(exponents: Array) -> Array:
+    value: Array = np.exp(exponents)
+    return value
+
+
+def _squared_distances(X: Array, Y: Array) -> Array:
+    """Squared distances (n x m); a common row is subtracted first, because squares of rows far from 0 lose the digits."""
+    origin = Y[0] if len(Y) else 0.0
+    X, Y = X - origin, Y - origin
+    squares: Array = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1) - 2 * (X @ Y.T)
+    return np.maximum(squares, 0.0)
+
+
+def _polynomial(kernel: Kernel, products: Array) -> Array:
+    value: Array = (kernel.gamma * products + kernel.coef0) ** kernel.degree
+    return value
+
+
+def _cosines(K: Array, left: Array, right: Array) -> Array:
+    """K divided by the square roots of the diagonals; rows of length 0 have kernel 0 with all."""
+    scale = np.sqrt(np.maximum(left, 0.0))[:, None] * np.sqrt(np.maximum(right, 0.0))
+    cosines: Array = np.divide(K, scale, out=np.zeros_like(K), where=scale > 0)
+    return cosines
+
+
+def _evaluated(function: Callable[[Array, Array], Array], X: Array, Y: Array) -> Array:
+    """A kernel function's table, if it is one."""
+    K = np.asarray(function(X, Y), dtype=np.float64)
+    if K.shape != (len(X), len(Y)) or not np.isfinite(K).all():
+        raise InputError(
+            f"the kernel function gave a table of shape {K.shape} for tables of {len(X)} and {len(Y)} rows; it must give a "
+            "finite number for every pair of rows"
+        )
+    return K
+
+
+def _find(name: str) -> Callable[[Array, Array], Array]:
+    """A kernel function in a module that this process has imported."""
+    module, _, function = name.partition(":")
+    found: Callable[[Array, Array], Array] | None = getattr(sys.modules.get(module), function, None)
+    if found is None:
+        raise InputError(f"kernel function {name!r} is not known in this process; import its module before fitting")
+    return found

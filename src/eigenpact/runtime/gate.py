@@ -1,0 +1,212 @@
+"""The door of a site: every request is compared with the site's policy and the plan that was announced, before it is done.
+
+A :class:`Gate` refuses a plan by the name of the rule that it breaks, and later every request that the admitted plan does not
+hold, so that a coordinator cannot announce one thing and do another.  What was admitted, refused and sent stands in the site's
+own ledger (``site_ledger.py``); values are never written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PolicyError
+from .fingerprint import DIGEST, rows_digest
+from .ledger import COORDINATOR, describe
+from .local import Arrays, LocalFunction
+from .plan import Plan
+from .policy import ALWAYS, SINGLE_REPLIES, Policy
+from .site_ledger import SiteLedger, shortened
+
+if TYPE_CHECKING:
+    from .site import Request, Response
+
+RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""Identifiers of runs; they stand in every row of a site's ledger, so a coordinator may not choose them at will."""
+
+
+class Gate:
+    """Admits or refuses what a coordinator asks of one site.
+
+    Parameters
+    ----------
+    site : str
+    policy : Policy
+    ledger : SiteLedger
+    n_rows : int
+    features : sequence of str, or int
+        The site's columns in order, or their number.
+    """
+
+    def __init__(self, site: str, policy: Policy, ledger: SiteLedger, *, n_rows: int, features: Sequence[str] | int) -> None:
+        self._site = site
+        self._policy = policy
+        self._ledger = ledger
+        self._n_rows = n_rows
+        self._features = features if isinstance(features, int) else tuple(features)
+        self._plan: Plan | None = None
+        self._run = ""
+        self._withdrawn = ""  # why the plan would no longer be admitted
+
+    @property
+    def policy(self) -> Policy:
+        """The site's rules."""
+        return self._policy
+
+    def admit(self, run: str, facts: Any) -> None:
+        """Admit a run by its plan, or refuse it by the name of a rule; the plan of another run ends with that."""
+        most = self._policy.max_runs_per_day
+        try:
+            if not RUN.fullmatch(run):
+                raise PolicyError("rule plan: a run is named by at most 64 letters, digits, - or _")
+            plan = Plan.from_dict(facts)
+            self._check_plan(plan)
+            with self._ledger.locked():
+                if not self._ledger.knows(run) and self._ledger.runs_today() >= most:
+                    raise PolicyError(f"rule max_runs_per_day = {most}: as many runs were admitted already")
+                row = {"solver": plan.solver, "n_components": plan.n_components, "max_rounds": plan.max_rounds}
+                self._ledger.write(run=run, what="admitted", **row)
+        except PolicyError as error:
+            self.refused(run, str(error))
+            raise
+        self._plan, self._run, self._withdrawn = plan, run, ""
+
+    def remember(self) -> dict[str, Any]:
+        """The run that was admitted and its plan, for another process of this site."""
+        return {"run": self._run, "plan": None if self._plan is None else self._plan.to_dict()}
+
+    def recall(self, facts: Mapping[str, Any]) -> None:
+        """Go on with what another process of this site admitted; the site's rules may have changed since, and hold."""
+        if facts["plan"] is None:
+            return
+        self._plan, self._run = Plan.from_dict(facts["plan"]), facts["run"]
+        try:
+            self._check_plan(self._plan)
+        except PolicyError as error:
+            self._withdrawn = str(error)
+
+    def check(self, request: Request, function: LocalFunction) -> None:
+        """Refuse a request that breaks a rule or was not announced."""
+        try:
+            self._check_request(request, function)
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
+    def sent(self, request: Request, response: Response, again: bool = False) -> None:
+        """Write down what is about to leave, unless another process of this site has sent the run's last reply meanwhile."""
+        shapes, dtypes, size = describe(response.arrays)
+        if not shapes:
+            return
+        try:
+            with self._ledger.locked():
+                if not again:
+                    self._check_rounds(request.run)
+                self._ledger.write(
+                    run=request.run,
+                    what="sent again" if again else "sent",
+                    to=COORDINATOR,
+                    epoch=request.epoch,
+                    step=max(0, request.step),  # 0, as at the coordinator, for what is no step
+                    kind=request.kind,
+                    function=request.function,
+                    shapes=shapes,
+                    dtypes=dtypes,
+                    bytes=size,
+                )
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
+    def refused(self, run: str, reason: str, function: str = "") -> None:
+        """Write down a refusal."""
+        self._write_reason("refused", run, reason, function)
+
+    def failed(self, request: Request, reason: str) -> None:
+        """Write down that a function failed, which the coordinator is told."""
+        self._write_reason("failed", request.run, reason, request.function)
+
+    def _write_reason(self, what: str, run: str, reason: str, function: str) -> None:
+        named = {"function": shortened(function)} if function else {}
+        self._ledger.write(run=shortened(run), what=what, reason=shortened(reason), **named)
+
+    def _check_plan(self, plan: Plan) -> None:
+        rules = self._policy
+        if plan.solver not in rules.solvers:
+            raise PolicyError(
+                f"rule solvers: {plan.solver!r} is not allowed here; allowed are {', '.join(rules.solvers) or 'none'}"
+            )
+        for kind in plan.kinds:
+            self._check_kind(kind)
+        unlisted = sorted(set(plan.functions) - set(rules.functions) - {rows_digest.name})  # which has a rule of its own
+        if unlisted:
+            raise PolicyError(f"rule functions: {unlisted[0]!r} is not listed at this site")
+        if plan.max_rounds > rules.max_rounds:
+            raise PolicyError(f"rule max_rounds = {rules.max_rounds}: the plan allows itself {plan.max_rounds}")
+        if plan.n_components is not None and plan.n_components > rules.max_components:
+            raise PolicyError(f"rule max_components = {rules.max_components}: the plan asks for {plan.n_components}")
+        if self._n_rows < rules.min_rows:
+            raise PolicyError(f"rule min_rows = {rules.min_rows}: this site has fewer")
+        self._check_features(plan.features)
+
+    def _check_features(self, wanted: tuple[str, ...] | int | None) -> None:
+        mine = self._features
+        if wanted is None or wanted == mine:
+            return
+        count = mine if isinstance(mine, int) else len(mine)
+        if isinstance(wanted, int) or isinstance(mine, int):
+            n = wanted if isinstance(wanted, int) else len(wanted)
+            if n != count:
+                raise PolicyError(f"rule features: the plan has {n} features, this site {count}")
+            return
+        missing, extra = sorted(set(wanted) - set(mine)), sorted(set(mine) - set(wanted))
+        detail = (
+            "the same in another order"
+            if not missing and not extra
+            else "; ".join(
+                f"{what} {', '.join(some[:5])}" for what, some in (("not here:", missing), ("not in the plan:", extra)) if some
+            )
+        )
+        raise PolicyError(f"rule features: this site's columns are not the plan's ({detail})")
+
+    def _check_request(self, request: Request, function: LocalFunction) -> None:
+        rules, plan = self._policy, self._plan
+        if plan is None or request.run != self._run:
+            raise PolicyError("rule plan: this run was not announced here; announce its plan first")
+        if self._withdrawn:
+            raise PolicyError(self._withdrawn)
+        if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):
+            raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
+        if function.name not in plan.functions:
+            raise PolicyError(f"rule plan: {function.name!r} is not in the plan that was admitted")
+        self._check_kind(request.kind)
+        if request.kind not in plan.kinds:
+            raise PolicyError(f"rule plan: {request.kind!r} is not in the plan that was admitted")
+        if request.kind != "local":
+            self._check_rounds(request.run)
+        self._check_widths(function, request.args)
+
+    def _check_rounds(self, run: str) -> None:
+        most = self._policy.max_rounds
+        if self._ledger.replies(run) >= most:
+            raise PolicyError(f"rule max_rounds = {most}: as many replies of this run were sent already")
+
+    def _check_kind(self, kind: str) -> None:
+        if kind in ALWAYS:
+            return
+        if kind not in SINGLE_REPLIES:
+            raise PolicyError(f"rule collectives: {kind!r} is not allowed between institutions")
+        if not getattr(self._policy, SINGLE_REPLIES[kind]):
+            raise PolicyError(f"rule {SINGLE_REPLIES[kind]} = false: {kind!r} would show this site's own reply")
+
+    def _check_widths(self, function: LocalFunction, args: Arrays) -> None:
+        """Every axis but features and fixed ones is a number of columns the coordinator chose; so is a number named like one."""
+        most = self._policy.max_components
+        for (label, shape), array in zip(function.takes.items(), args, strict=True):
+            axes = shape.text.split() if shape.text != "..." else ["..."] * array.ndim
+            chosen = [n for axis, n in zip(axes, array.shape, strict=True) if axis != "d" and not axis.isdigit()]
+            number = [int(array)] if array.ndim == 0 and label in function.size_names else []
+            if max([*chosen, *number], default=0) > most:
+                size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"
+                raise PolicyError(f"rule max_components = {most}: argument {label!r} of {function.short_name} is {size}")

@@ -1,0 +1,71 @@
+"""What a coordinator says it is about to do: solver, functions, collectives, rounds.
+
+It is announced before the first round, and whoever holds rows compares it with rules of its own (``policy.py``, ``gate.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..errors import PolicyError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a coordinator is about to do.
+
+    Attributes
+    ----------
+    solver : str
+    functions : tuple of str
+        Full names of all local functions that may be called.
+    kinds : tuple of str
+        Collectives that may be used: "sum", "local", "gather", ...; and "digest" if there is a journal.
+    max_rounds : int
+        Rounds after which the solver stops.
+    n_components : int or None
+        Components asked for; None if a share of the variance, or all.
+    features : tuple of str, int or None
+        Names of the columns in order, or their number; None if it does not matter.
+    """
+
+    solver: str
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    max_rounds: int
+    n_components: int | None = None
+    features: tuple[str, ...] | int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, facts: Any) -> Plan:
+        """Inverse of :meth:`to_dict`, for what a coordinator sent: everything is checked."""
+        if not isinstance(facts, dict) or set(facts) != {field.name for field in fields(cls)}:
+            raise PolicyError(f"rule plan: a plan has {', '.join(f.name for f in fields(cls))}; the versions may differ")
+        features = facts["features"]
+        good = (
+            isinstance(facts["solver"], str)
+            and are_texts(facts["functions"])
+            and are_texts(facts["kinds"])
+            and is_count(facts["max_rounds"])
+            and (facts["n_components"] is None or is_count(facts["n_components"]))
+            and (features is None or is_count(features) or are_texts(features))
+        )
+        if not good:
+            raise PolicyError("rule plan: the announced plan holds values of wrong types; the versions may differ")
+        tuples = {key: tuple(facts[key]) for key in ("functions", "kinds")}
+        return cls(**facts | tuples | {"features": tuple(features) if isinstance(features, list) else features})
+
+
+def are_texts(value: Any) -> bool:
+    """Whether a value is a list of texts."""
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number >= 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

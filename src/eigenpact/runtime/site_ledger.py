@@ -1,0 +1,142 @@
+"""A site's own account of what was admitted, refused and sent, in a file of the site: one JSON object a line, no values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import EigenpactError, FileError
+
+MOST_TOLD = 500
+"""Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
+
+
+class SiteLedger:
+    """A site's own account in a file: one JSON object a line, on disk before anything leaves.
+
+    A site may answer several jobs at a time, each in a process of its own.  All of them write to this file, and count what all of
+    them wrote: otherwise a coordinator would have every limit once for every job.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file: IO[bytes] | None = None  # while it is locked
+        self._forget()
+        if self.path.exists():
+            with self.locked():
+                pass
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes meanwhile, and what others wrote before is counted."""
+        import fcntl  # not everywhere, unlike this module
+
+        if self._file is not None:
+            yield
+            return
+        try:
+            with open(self.path, "ab+", opener=_owner_only) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self._catch_up(file)
+                self._file = file
+                yield
+        except OSError as error:
+            if isinstance(error, EigenpactError):
+                raise
+            raise FileError(f"the site's ledger {self.path} cannot be written: {error.strerror}; nothing was sent") from error
+        finally:
+            self._file = None
+
+    def write(self, **facts: Any) -> None:
+        """Append a row with the time, and wait until it is on disk."""
+        row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts
+        with self.locked():
+            assert self._file is not None
+            line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._counted += len(line)
+            self._note(row)
+
+    def knows(self, run: str) -> bool:
+        """Whether the run was admitted before."""
+        return run in self._admitted
+
+    def runs_today(self) -> int:
+        """Runs admitted within the last 24 hours."""
+        since = datetime.now(UTC) - timedelta(days=1)
+        return sum(time > since for time in self._admitted.values())
+
+    def replies(self, run: str) -> int:
+        """Replies sent in a run so far."""
+        return self._replies.get(run, 0)
+
+    def _forget(self) -> None:
+        self._admitted: dict[str, datetime] = {}
+        self._replies: dict[str, int] = {}
+        self._counted, self._lines = 0, 0  # bytes and lines
+
+    def _catch_up(self, file: IO[bytes]) -> None:
+        """Count rows that others wrote; cut off one that was torn when the machine stopped, or the next would join it."""
+        if file.seek(0, os.SEEK_END) < self._counted:  # the owner has begun another
+            self._forget()
+        file.seek(self._counted)
+        written = file.read()
+        whole = written[: written.rfind(b"\n") + 1]
+        for row in _rows(self.path, whole, self._lines):
+            self._note(row)
+        self._counted += len(whole)
+        self._lines += whole.count(b"\n")
+        if whole != written:
+            file.truncate(self._counted)
+
+    def _note(self, row: Mapping[str, Any]) -> None:
+        run = str(row.get("run", ""))
+        if row.get("what") == "admitted":
+            self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
+        elif row.get("what") == "sent":
+            self._replies[run] = self._replies.get(run, 0) + 1
+
+
+def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a site's ledger; none if there is no file yet.  A torn last line tells of nothing that left."""
+    try:
+        written = Path(path).read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FileError(f"the site's ledger {path} cannot be read: {error.strerror}") from error
+    return _rows(path, written[: written.rfind(b"\n") + 1])
+
+
+def shortened(text: str) -> str:
+    """A text of bounded length, for logs and ledgers.
+
+    >>> len(shortened("x" * 10_000))
+    500
+    """
+    return text if len(text) <= MOST_TOLD else text[: MOST_TOLD - 3] + "..."
+
+
+def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]]:
+    """Rows of whole lines, the first of which comes after so many others."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), before + 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
+        rows.append(row)
+    return rows
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
