@@ -62,12 +62,12 @@ def rows(size: str) -> Iterator[Row]:
 
 def _t4(starts: int) -> Iterator[Row]:
     sites = ep.datasets.spectral_problem(1000, 36000, sites=[1000 * i for i in range(1, 9)])
-    random = [rounds_to(LOOSE, sites, 10, ep.FAPS(start="random"), seed) for seed in range(starts)]
+    random = [rounds_to(LOOSE, sites, 10, ep.solvers.FAPS(start="random"), seed) for seed in range(starts)]
     yield _bar("T4, faps, random start (paper 55)", 55, random)
     yield _bar("T4, faps, default start", 21, [rounds_to(LOOSE, sites, 10, "faps", seed) for seed in range(starts)])
     subspace = [rounds_to(LOOSE, sites, 10, "subspace", seed) for seed in range(starts)]
     halving = [rounds_to(LOOSE, sites, 10, "localpower", seed) for seed in range(starts)]
-    patient = [rounds_to(LOOSE, sites, 10, ep.LocalPower(patience=16), seed) for seed in range(starts)]
+    patient = [rounds_to(LOOSE, sites, 10, ep.solvers.LocalPower(patience=16), seed) for seed in range(starts)]
     yield Row(
         "T4, localpower, q = 8 halved every round / every 16 rounds (paper 164); subspace beside (paper 337)",
         "reported",
@@ -84,7 +84,7 @@ def _i64() -> Iterator[Row]:
 def _mnist() -> Iterator[Row]:
     try:
         mnist = ep.datasets.mnist()
-    except ep.EigenpactError:
+    except ep.errors.EigenpactError:
         yield Row("MNIST", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
         return
     X = mnist.X.astype(float)
@@ -130,7 +130,7 @@ def rounds_to(
 
     settings = {"solver": solver, "center": center, "tol": 1e-9, "max_rounds": most, "random_state": seed}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         try:
             ep.FederatedPCA(k, callback=measure, **settings).fit(sites)
         except _Reached:

@@ -65,11 +65,11 @@ def _t4(starts: int, subspace_starts: int) -> Iterator[Row]:
     why = "" if inside else f"fewer; depends on the random start: {_spread(_subspace_by_hand(40))} on the bare spectrum"
     yield Row("T4, subspace, rounds to 2e-6", "300-390 (paper 337)", _spread([a for a, _ in single]), inside, why)
     yield _bar("T4, krylov, random start", _rounds(sites, 10, "krylov", starts), 12, 15)
-    yield _bar("T4, krylov, one-shot start", _rounds(sites, 10, ep.Krylov(start="one-shot"), starts), 10, 13)
-    yield _bar("T4, krylov, largest site as proxy", _rounds(sites, 10, ep.Krylov(proxy="site7"), starts), 5, 7)
-    unbounded = statistics.median(b for _, b in _rounds(sites, 10, ep.Krylov(max_blocks=100), starts))
+    yield _bar("T4, krylov, one-shot start", _rounds(sites, 10, ep.solvers.Krylov(start="one-shot"), starts), 10, 13)
+    yield _bar("T4, krylov, largest site as proxy", _rounds(sites, 10, ep.solvers.Krylov(proxy="site7"), starts), 5, 7)
+    unbounded = statistics.median(b for _, b in _rounds(sites, 10, ep.solvers.Krylov(max_blocks=100), starts))
     with _widest() as widest:
-        bounded = statistics.median(b for _, b in _rounds(sites, 10, ep.Krylov(max_blocks=FEW_BLOCKS), starts))
+        bounded = statistics.median(b for _, b in _rounds(sites, 10, ep.solvers.Krylov(max_blocks=FEW_BLOCKS), starts))
     yield _blas_threads(sites)
     more = bounded - unbounded
     yield Row(
@@ -84,7 +84,7 @@ def _t4(starts: int, subspace_starts: int) -> Iterator[Row]:
 def _i64(starts: int) -> Iterator[Row]:
     sites = ep.datasets.spectral_problem(1000, 64000, sites=64)
     yield _bar("i64, krylov, random start", _rounds(sites, 20, "krylov", starts), 10)
-    yield _bar("i64, krylov, own site as proxy", _rounds(sites, 20, ep.Krylov(proxy="site00"), starts), 7)
+    yield _bar("i64, krylov, own site as proxy", _rounds(sites, 20, ep.solvers.Krylov(proxy="site00"), starts), 7)
 
 
 def _mnist(starts: int) -> Iterator[Row]:
@@ -92,13 +92,15 @@ def _mnist(starts: int) -> Iterator[Row]:
     yield from _exactness("digits", ep.datasets.partition.by_label(digits.X.astype(float), digits.y))
     try:
         mnist = ep.datasets.mnist()
-    except ep.EigenpactError:
+    except ep.errors.EigenpactError:
         yield Row("MNIST by label", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
         return
     sites = ep.datasets.partition.by_label(mnist.X.astype(float), mnist.y)
     options = {"center": "pooled"}
     yield _bar("MNIST by label, p=5, krylov, random start", _rounds(sites, 5, "krylov", starts, **options), 9)
-    yield _bar("MNIST by label, p=5, own site as proxy", _rounds(sites, 5, ep.Krylov(proxy="label0"), starts, **options), 8)
+    yield _bar(
+        "MNIST by label, p=5, own site as proxy", _rounds(sites, 5, ep.solvers.Krylov(proxy="label0"), starts, **options), 8
+    )
     yield from _exactness("MNIST", sites)
 
 

@@ -30,8 +30,8 @@ SIZES = {"small": (5_000, 500), "paper": (50_000, 2_000)}
 SOLVERS: dict[str, Any] = {
     "gram": "gram",
     "krylov": "krylov",
-    "krylov, a site as proxy": ep.Krylov(proxy="A"),
-    "krylov, one-shot start": ep.Krylov(start="one-shot"),
+    "krylov, a site as proxy": ep.solvers.Krylov(proxy="A"),
+    "krylov, one-shot start": ep.solvers.Krylov(start="one-shot"),
 }
 
 

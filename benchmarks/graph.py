@@ -37,7 +37,7 @@ def rows(size: str) -> Iterator[Row]:
     full = size == "paper"
     try:
         paper.deal(1, 2, 0)
-    except ep.EigenpactError:
+    except ep.errors.EigenpactError:
         yield Row("MNIST rows", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
     else:
         with limited_blas(1):
@@ -73,7 +73,7 @@ def _digits(nodes: int, seeds: tuple[int, ...], about: str = "") -> Row:
     for seed in seeds:
         dealt = paper.deal(nodes, 100, seed).nodes
         pca = paper.fitted(dealt, random_state=seed)
-        found = paper.similarities(pca, paper.fitted(dealt, method="central"))
+        found = paper.similarities(pca, paper.fitted(dealt, solver="central"))
         means.append(found.mean())
         worst.append(found.min())
         iterations.append(pca.n_iterations_)
@@ -107,12 +107,12 @@ def _sorted(seeds: int, images: int) -> Iterator[Row]:
     for seed in range(seeds):
         dealt = paper.deal(20, images, seed, by_digit=True, held_out=900)
         new, landmarks = dealt.held_out[:500], dealt.held_out[500:]
-        exact = paper.fitted(dealt.nodes, n_components=3, method="central").transform(new)
+        exact = paper.fitted(dealt.nodes, n_components=3, solver="central").transform(new)
         three = {"n_components": 3, "landmarks": landmarks}
-        random.append(_correlations(paper.fitted(dealt.nodes, method="random-features", **three), new, exact))
-        public.append(_correlations(paper.fitted(dealt.nodes, method="landmarks", **three), new, exact))
+        random.append(_correlations(paper.fitted(dealt.nodes, solver="random-features", **three), new, exact))
+        public.append(_correlations(paper.fitted(dealt.nodes, solver="landmarks", **three), new, exact))
         pca = paper.fitted(dealt.nodes)
-        central = paper.fitted(dealt.nodes, method="central")
+        central = paper.fitted(dealt.nodes, solver="central")
         honest.append((pca.converged_, pca.coverage_, paper.similarities(pca, central).mean()))
     least = np.min(random, axis=0)
     what = (
@@ -148,7 +148,7 @@ def _components(seeds: int) -> Row:
     for seed in range(seeds):
         dealt = paper.deal(20, 100, seed).nodes
         pca = paper.fitted(dealt, n_components=3, random_state=seed)
-        central = paper.fitted(dealt, n_components=4, method="central")
+        central = paper.fitted(dealt, n_components=4, solver="central")
         cosines = np.array(list(pca.similarity(central).values()))
         first.append(np.abs(cosines[:, 0, 0]).mean())
         second.append(np.abs(cosines[:, 1, 1]).mean())
@@ -174,7 +174,7 @@ def _cost(counts: tuple[int, ...]) -> Row:
     central = []
     for nodes in dealt:
         begin = time.process_time()
-        paper.fitted(nodes, method="central")
+        paper.fitted(nodes, solver="central")
         central.append(time.process_time() - begin)
     growth = max(ours) / min(ours)
     shown = ", ".join(

@@ -3,7 +3,7 @@
 "Rounds to 1e-8" is the first round after which the coordinator holds a U whose objective, with the best local parts and computed
 here from dense covariances, is within 1e-8 of the residual variance of the optimum; every evaluation is a round, refused steps
 and the start among them.  The optimum is the best of three starts, each to a residual of 1e-7.  "Own stop" is the round at which
-the solver stops by itself.  "Choice 1" is the paper's own loop (``ep.PerPCA()``).  Problems A, B and C have 30 sites, 15
+the solver stops by itself.  "Choice 1" is the paper's own loop (``ep.solvers.PerPCA()``).  Problems A, B and C have 30 sites, 15
 features, 2 global and 10 local directions, with the variances (local, global, noise) that the row names.
 
 "50 + 5" means 50 global and 5 local components.  "individual" is PCA of every site by itself, "pooled" PCA of all rows,
@@ -113,14 +113,18 @@ def _rounds(seeds: int, patience: int) -> Iterator[Row]:
             S = [X.T @ X / len(X) for X in sites.values()]
             starts = ("distpca", "random", "covariance")
             best = max(
-                captured(S, _fitted(sites, 2, 10, solver=ep.VarPro(start=start), tol=1e-7, misalignment=False).components_.T, 10)
+                captured(
+                    S,
+                    _fitted(sites, 2, 10, solver=ep.solvers.VarPro(start=start), tol=1e-7, misalignment=False).components_.T,
+                    10,
+                )
                 for start in starts
             )
             truth = best, float(np.mean([np.trace(s) for s in S])) - best
             found.append(rounds_to_gap(sites, "varpro", 100, truth, S)[0] or 999)
             own.append(_fitted(sites, 2, 10, misalignment=False).n_rounds_)
             if seed == 0:
-                first, gap = rounds_to_gap(sites, ep.PerPCA(), patience, truth, S)
+                first, gap = rounds_to_gap(sites, ep.solvers.PerPCA(), patience, truth, S)
                 beside = f"choice 1: {first}" if first else f"choice 1: gap {gap:.0e} after {patience}"
         reached = f"{max(found)} at most over {seeds} seeds (own stop {max(own)}); {beside}"
         yield Row(f"rounds to a gap of 1e-8, {name}", f"<= 18 + 1 = {MOST}", reached, max(found) <= MOST)
@@ -171,7 +175,7 @@ def _writers() -> Row:
     what, bar = "FEMNIST, 105 writers, 50 + 5 components, 80/20: test error", "below individual, pooled, distPCA"
     try:
         sites = real.writers()
-    except ep.EigenpactError as error:
+    except ep.errors.EigenpactError as error:
         return Row(what, bar, "", None, str(error))
     errors = {name: test for name, (_, test) in real.reconstruction(sites, {"n_global": 50, "n_local": 5}, 0).items()}
     reached = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
@@ -183,7 +187,7 @@ def _video() -> Iterator[Row]:
         what, bar = f"{name}: energy of moving over still pixels in the local part", ">= 5"
         try:
             frames = real.frames_of(name)
-        except ep.EigenpactError as error:
+        except ep.errors.EigenpactError as error:
             yield Row(what, bar, "", None, str(error))
             continue
         pca, _, own = real.separated(frames, 0)

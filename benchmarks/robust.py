@@ -105,7 +105,7 @@ def _speed() -> Iterator[Row]:
     recovered(problem, 10)
     begin = time.perf_counter()
     pca = ep.RobustPCA(10, center=False, random_state=0).fit(rows_)
-    L = np.concatenate([pca.low_rank_(name) for name in rows_])
+    L = np.concatenate([pca.low_rank(name) for name in rows_])
     ours = time.perf_counter() - begin
     error = _off(L, L0)
     begin = time.perf_counter()
@@ -151,7 +151,7 @@ def _bad_site() -> Row:
     sites = {f"site{i}": X[50 * i : 50 * i + 50] for i in range(SITES)}
     pca = ep.RobustPCA(10, center=False, random_state=0, tell_shares=True).fit(sites)
     sine = largest_sine(pca.components_.T, np.linalg.svd(L, full_matrices=False)[2][:10].T)
-    suspects = pca.suspect_sites_()
+    suspects = pca.suspect_sites()
     return Row(
         "one of ten sites with 60 % of its entries replaced by 10 standard deviations",
         "sine <= 1e-3, the site is named",

@@ -122,8 +122,8 @@ def _errors(found: Mapping[str, oneshot.Average]) -> str:
 
 def _rounds(seeds: int) -> Iterator[Row]:
     start: dict[str, Any] = {"start": "one-shot", "angle_tol": 1e-4}
-    davidson, lanczos = ep.Davidson(proxy=0, **start), ep.Lanczos(**start)
-    shift_invert, power = ep.ShiftInvert(proxy=0, **start), ep.Power(**start)
+    davidson, lanczos = ep.solvers.Davidson(proxy=0, **start), ep.solvers.Lanczos(**start)
+    shift_invert, power = ep.solvers.ShiftInvert(proxy=0, **start), ep.solvers.Power(**start)
     found = _raced(0.9, {"davidson": davidson, "lanczos": lanczos, "shift-invert": shift_invert}, seeds)
     slow = _raced(0.9, {"power": power}, 1, condensed=True)
     flat = _raced(0.99, {"davidson": davidson, "lanczos": lanczos}, seeds)
@@ -171,7 +171,7 @@ def _hot_potato(repeats: int) -> Row:
         rng = np.random.default_rng([7, repeat])
         drawn = population(p["features"], second=p["second"], decay=p["decay"], rng=rng)
         sites = drawn.sites(p["sites"], 1600, rng)
-        run = raced("hot potato", drawn, sites, Entrant("hot potato", ep.HotPotato(confirm=False)), repeat)
+        run = raced("hot potato", drawn, sites, Entrant("hot potato", ep.solvers.HotPotato(confirm=False)), repeat)
         errors.append((run.curve[-1].population, run.central))
     potato, central = np.array(errors).T
     ratio = potato.mean() / central.mean()
@@ -190,7 +190,7 @@ def _hot_potato(repeats: int) -> Row:
 def _mnist(small: bool) -> Iterator[Row]:
     try:
         mnist = ep.datasets.mnist()
-    except ep.EigenpactError:
+    except ep.errors.EigenpactError:
         yield Row("MNIST by label", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
         return
     images = 5000 if small else len(mnist.X)
@@ -199,11 +199,11 @@ def _mnist(small: bool) -> Iterator[Row]:
     Y = X - X.mean(axis=0)
     exact = scipy.linalg.eigh(Y.T @ Y, subset_by_index=(X.shape[1] - 5, X.shape[1] - 1))[1]
     solvers = {
-        "power": ep.Power(angle_tol=1e-8),
-        "lanczos": ep.Lanczos(),
-        "davidson (the zeros as proxy)": ep.Davidson(proxy="label0"),
-        "shift-invert": ep.ShiftInvert(angle_tol=1e-8),
-        "shift-invert (the zeros as proxy)": ep.ShiftInvert(proxy="label0", angle_tol=1e-8),
+        "power": ep.solvers.Power(angle_tol=1e-8),
+        "lanczos": ep.solvers.Lanczos(),
+        "davidson (the zeros as proxy)": ep.solvers.Davidson(proxy="label0"),
+        "shift-invert": ep.solvers.ShiftInvert(angle_tol=1e-8),
+        "shift-invert (the zeros as proxy)": ep.solvers.ShiftInvert(proxy="label0", angle_tol=1e-8),
     }
     told, worst = [], 0.0
     for name, solver in solvers.items():
@@ -215,7 +215,7 @@ def _mnist(small: bool) -> Iterator[Row]:
     yield Row(f"{what}, sine to the exact subspace", "<= 1e-8", ", ".join(told), worst <= 1e-8)
     told, honest = [], True
     for merge in ("projection", "sign", "stack", "svd", "average"):
-        pca = _fit(sites, ep.OneShot(merge=merge))
+        pca = _fit(sites, ep.solvers.OneShot(merge=merge))
         sine = largest_sine(pca.components_.T, exact)
         proved = pca.angle_estimate_ is not None
         says = pca.angle_estimate_ if proved else pca.history_[-1].details["angle"]
@@ -227,5 +227,5 @@ def _mnist(small: bool) -> Iterator[Row]:
 
 def _fit(sites: Mapping[str, Any], solver: Any, **settings: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         return ep.FederatedPCA(5, solver=solver, random_state=0, **settings).fit(sites)

@@ -23,7 +23,7 @@ def dataset(name: str) -> ep.datasets.Dataset:
     """A data set, or an end with what to do to have it."""
     try:
         return ep.datasets.load(name)
-    except ep.EigenpactError as error:
+    except ep.errors.EigenpactError as error:
         sys.exit(f"This example needs the data set {name!r}: {error}\nexamples/icons.py makes its own data.")
 
 

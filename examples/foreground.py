@@ -24,14 +24,14 @@ def main(picture: str = "foreground.png", step: str = "1") -> None:
     """Fit, print what left the recorders, and draw a few frames."""
     try:
         video = ep.datasets.video_escalator()
-    except ep.EigenpactError as error:
+    except ep.errors.EigenpactError as error:
         sys.exit(f"{error}\nThis example needs i2r_escalator_gray130x160.npz: set EIGENPACT_DATA to the folder that holds it.")
     pictures = video.X.reshape(-1, *video.extra["shape"])[:, :: int(step), :: int(step)]
     frames = pictures.reshape(len(pictures), -1).astype(np.float32)
     sites = {f"recorder{i}": frames[i::RECORDERS] for i in range(RECORDERS)}
     # the mask of a moving scene never comes quite to rest, so a loose tolerance will do
     pca = ep.RobustPCA(COMPONENTS, tol=1e-2, random_state=0).fit(sites)
-    print(pca.report_())
+    print(pca.summary())
     sent = sum(m.bytes for m in pca.ledger_ if m.sender != "coordinator")
     print(f"the recorders sent {sent / 1e6:.0f} MB of sums; their frames are {frames.nbytes / 1e6:.0f} MB and stayed")
     figure = Figure(figsize=(9, 2.6 * len(SHOWN)), dpi=80, layout="constrained")

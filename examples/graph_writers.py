@@ -27,9 +27,9 @@ nodes = {name: mnist.X[index] / 127.5 - 1 for name, index in rows.items()}
 print(f"{WRITERS} writers with {min(map(len, nodes.values()))} to {max(map(len, nodes.values()))} digits each")
 
 settings = {"n_components": 2, "graph": "small-world:4", "random_state": 0}
-central = ep.GraphKernelPCA(method="central", **settings).fit(nodes)
-own = ep.GraphKernelPCA(method="own", **settings).fit(nodes)
-random = ep.GraphKernelPCA(method="random-features", **settings).fit(nodes)
+central = ep.GraphKernelPCA(solver="central", **settings).fit(nodes)
+own = ep.GraphKernelPCA(solver="own", **settings).fit(nodes)
+random = ep.GraphKernelPCA(solver="random-features", **settings).fit(nodes)
 print(f"random features: {random.stop_reason_}; {random.n_iterations_} iterations")
 
 strangers = np.setdiff1d(wanted, np.concatenate(list(rows.values())))[:1500]  # digits of other people

@@ -24,9 +24,9 @@ print(f"personalized PCA: {pca.n_rounds_} rounds, misalignment {pca.misalignment
 
 # Robust PCA takes the icons for errors in a few entries, and the same seven directions for the rest.
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", ep.NotConvergedWarning)  # icons are not sparse in the rows that they cover
+    warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)  # icons are not sparse in the rows that they cover
     robust = ep.RobustPCA(7, center=False, random_state=0, max_rounds=100).fit(pictures)
-errors = {name: robust.sparse_(name) for name in pictures}
+errors = {name: robust.sparse(name) for name in pictures}
 print(f"robust PCA: {robust.n_rounds_} rounds, {robust.stop_reason_}")
 
 for name, (_, own) in parts.items():

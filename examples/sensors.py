@@ -36,10 +36,10 @@ def main(picture: str = "sensors.png") -> None:
     """Fit, compare with the truth, and draw one station."""
     recorded, true, wrong = stations()
     pca = ep.RobustPCA(FACTORS, scale="robust", tol=1e-4, random_state=0).fit(recorded)
-    print(pca.report_())
+    print(pca.summary())
     print("\nstation   wrong readings   found   falsely accused   missing filled in to (relative)")
     for name, X in recorded.items():
-        low_rank, errors = pca.low_rank_(name), pca.sparse_(name) != 0
+        low_rank, errors = pca.low_rank(name), pca.sparse(name) != 0
         missing = np.isnan(X)
         off = np.abs(low_rank - true[name])[missing] / np.abs(pca.scale_ * np.ones_like(X))[missing]
         hit, false = (errors & wrong[name]).sum(), (errors & ~wrong[name]).sum()
@@ -50,8 +50,8 @@ def main(picture: str = "sensors.png") -> None:
     figure = Figure(figsize=(10, 4.2), dpi=80, layout="constrained")
     images = {
         "Delft: readings, in robust deviations": (recorded["Delft"] - pca.mean_) / pca.scale_,
-        "low-rank part": (pca.low_rank_("Delft") - pca.mean_) / pca.scale_,
-        "errors": pca.sparse_("Delft") / pca.scale_,
+        "low-rank part": (pca.low_rank("Delft") - pca.mean_) / pca.scale_,
+        "errors": pca.sparse("Delft") / pca.scale_,
     }
     for ax, (title, image) in zip(figure.subplots(1, 3), images.items(), strict=True):
         shown = ax.imshow(image[:60], aspect="auto", cmap="RdBu_r", vmin=-6, vmax=6, interpolation="nearest")

@@ -43,10 +43,10 @@ for name in names:
     stations[name], months[name] = rows / SCALE, (hours // 730) % 12
 
 settings = {"n_components": 2, "gamma": 0.05, "graph": graph, "random_state": 0}
-central = ep.GraphKernelPCA(method="central", **settings).fit(stations)
+central = ep.GraphKernelPCA(solver="central", **settings).fit(stations)
 near = ep.GraphKernelPCA(tol=1e-3, max_iterations=100, **settings).fit(stations)  # two components need close agreement
-apart = ep.GraphKernelPCA(method="random-features", **settings).fit(stations)
-own = ep.GraphKernelPCA(method="own", **settings).fit(stations)
+apart = ep.GraphKernelPCA(solver="random-features", **settings).fit(stations)
+own = ep.GraphKernelPCA(solver="own", **settings).fit(stations)
 similarity = {name: abs(float(cosines[0, 0])) for name, cosines in near.similarity(central).items()}
 alone = {name: abs(float(cosines[0, 0])) for name, cosines in own.similarity(central).items()}
 print("similarity of the first direction with central kernel PCA:   own rows only   talking to neighbours")

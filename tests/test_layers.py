@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "__init__"}
+FACADES = {"datasets", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -32,7 +32,8 @@ MAY_IMPORT = (
         "reproduce": BOTTOM | ROOMS | {"runtime", "estimators", "report", "reproduce", "datasets"},
         "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
         "datasets": BOTTOM | {"data"},
-        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets"},
+        "solvers": BOTTOM | {"estimators"},
+        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets", "solvers"},
     }
 )
 """Part -> parts of the package it may import."""
@@ -44,6 +45,8 @@ NAMED_ABOVE = {
     # A site finds a local function by the name in a request.  This room alone is imported for that; the runtime knows none of
     # its modules.
     ("runtime/local.py", "eigenpact.algorithms"),
+    # The group of entry points by which other packages tell of their solvers; it is named as the page they appear on.
+    ("runtime/local.py", "eigenpact.solvers"),
 }
 """File and module of another layer that it names by a string, never importing it: the exceptions, and why."""
 

@@ -49,7 +49,7 @@ class JournalError(EigenpactError, RuntimeError):
     """A journal that does not belong to this run or contradicts it."""
 
 
-class SiteFailure(EigenpactError, RuntimeError):
+class SiteError(EigenpactError, RuntimeError):
     """A local function failed at a site; the message names the site and the function."""
 
 
@@ -60,7 +60,7 @@ class SiteElsewhereError(EigenpactError, KeyError):
         return str(self.args[0])
 
 
-class TooFewSites(EigenpactError, RuntimeError):
+class TooFewSitesError(EigenpactError, RuntimeError):
     """Fewer sites are left than the engine's ``min_sites``; ``basis`` (n_features x k) is the last good subspace, if any."""
 
     basis: Any = None

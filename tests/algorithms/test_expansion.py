@@ -54,7 +54,10 @@ def test_davidson_takes_fewer_rounds_and_both_stop_where_they_say(decay: float) 
     for seed in range(3):
         sites, truth = gap_problem(decay, seed)
         rounds = {}
-        for solver in (ep.Lanczos(start="one-shot", angle_tol=1e-4), ep.Davidson(proxy=0, start="one-shot", angle_tol=1e-4)):
+        for solver in (
+            ep.solvers.Lanczos(start="one-shot", angle_tol=1e-4),
+            ep.solvers.Davidson(proxy=0, start="one-shot", angle_tol=1e-4),
+        ):
             pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0).fit(sites)
             sine = largest_sine(pca.components_.T, truth)
             assert pca.converged_
@@ -73,7 +76,8 @@ def test_public_rows_precondition_too() -> None:
     C = sum(X.T @ X for X in sites.values())
     truth = np.linalg.eigh(C)[1][:, -1:]
     plain, helped = (
-        ep.FederatedPCA(1, solver=ep.Davidson(proxy=proxy), center=False, random_state=0).fit(sites) for proxy in (None, public)
+        ep.FederatedPCA(1, solver=ep.solvers.Davidson(proxy=proxy), center=False, random_state=0).fit(sites)
+        for proxy in (None, public)
     )
     for pca in (plain, helped):
         assert largest_sine(pca.components_.T, truth) < 1e-9
@@ -83,7 +87,11 @@ def test_public_rows_precondition_too() -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    [ep.Lanczos(max_blocks=3), ep.Davidson(proxy="s01", start="one-shot", max_blocks=3), ep.Krylov(proxy="s00", max_blocks=3)],
+    [
+        ep.solvers.Lanczos(max_blocks=3),
+        ep.solvers.Davidson(proxy="s01", start="one-shot", max_blocks=3),
+        ep.solvers.Krylov(proxy="s00", max_blocks=3),
+    ],
 )
 def test_resumes_to_the_same_bits(solver: Any, tmp_path: Path) -> None:
     """Stopped after some rounds and run again with its journal, restarts and all."""
@@ -107,10 +115,10 @@ def test_resumes_to_the_same_bits(solver: Any, tmp_path: Path) -> None:
 
 
 STARTED = [
-    ep.Lanczos(start="one-shot", angle_tol=1e-4),
-    ep.Davidson(proxy=0, start="one-shot", angle_tol=1e-3),
-    ep.Power(start="one-shot", angle_tol=1e-3),
-    ep.ShiftInvert(start="one-shot", angle_tol=1e-3),
+    ep.solvers.Lanczos(start="one-shot", angle_tol=1e-4),
+    ep.solvers.Davidson(proxy=0, start="one-shot", angle_tol=1e-3),
+    ep.solvers.Power(start="one-shot", angle_tol=1e-3),
+    ep.solvers.ShiftInvert(start="one-shot", angle_tol=1e-3),
 ]
 
 
@@ -145,7 +153,7 @@ def test_units_beyond_float64_are_refused(factor: float) -> None:
 def test_a_one_shot_start_needs_a_second_round() -> None:
     """No solver takes more rounds than it may."""
     sites, _ = gap_problem(0.9, 0, m=2, n=30, d=10)
-    for solver in (ep.Krylov(start="one-shot"), ep.Lanczos(start="one-shot"), ep.Power(start="one-shot")):
+    for solver in (ep.solvers.Krylov(start="one-shot"), ep.solvers.Lanczos(start="one-shot"), ep.solvers.Power(start="one-shot")):
         with pytest.raises(InputError, match="max_rounds=1 leaves no round after a one-shot start"):
             ep.FederatedPCA(1, solver=solver, max_rounds=1).fit(sites)
 
@@ -174,14 +182,14 @@ def test_hindsight() -> None:
 def test_too_few_rounds_are_told(solver: str) -> None:
     """The warning names the limit, the residual and what to do."""
     sites, _ = gap_problem(0.97, 0, m=2, n=50, d=30)
-    with pytest.warns(ep.NotConvergedWarning, match=r"max_rounds=3 reached at scaled KKT residual .* raise max_rounds"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match=r"max_rounds=3 reached at scaled KKT residual .* raise max_rounds"):
         pca = ep.FederatedPCA(1, solver=solver, random_state=0, max_rounds=3).fit(sites)
     assert pca.n_rounds_ == 3
 
 
 def test_parameters_are_checked() -> None:
     """Each message names the value and what is allowed."""
-    for make in (ep.Krylov, ep.Lanczos, ep.Davidson):
+    for make in (ep.solvers.Krylov, ep.solvers.Lanczos, ep.solvers.Davidson):
         with pytest.raises(InputError, match="angle_tol=2 must be a sine between 0 and 1"):
             make(angle_tol=2)
         with pytest.raises(InputError, match="max_blocks=2 must be a whole number >= 3"):
@@ -190,9 +198,9 @@ def test_parameters_are_checked() -> None:
             make(start="warm")  # type: ignore[arg-type]
     sites, _ = gap_problem(0.9, 0, m=2, n=30, d=10)
     with pytest.raises(InputError, match="proxy='x' is not a site"):
-        ep.FederatedPCA(1, solver=ep.Davidson(proxy="x")).fit(sites)
+        ep.FederatedPCA(1, solver=ep.solvers.Davidson(proxy="x")).fit(sites)
     with pytest.raises(InputError, match=r"proxy rows have shape \(3, 4\)"):
-        ep.FederatedPCA(1, solver=ep.Davidson(proxy=np.ones((3, 4)))).fit(sites)
+        ep.FederatedPCA(1, solver=ep.solvers.Davidson(proxy=np.ones((3, 4)))).fit(sites)
 
 
 def uneven(d: int, ratio: float, seed: int) -> tuple[dict[str, Matrix], Matrix]:
@@ -216,12 +224,12 @@ def uneven(d: int, ratio: float, seed: int) -> tuple[dict[str, Matrix], Matrix]:
 
 
 UNEVEN = [
-    ep.Krylov(),
-    ep.Krylov(max_blocks=3),
-    ep.Krylov(proxy="a"),
-    ep.Lanczos(),
-    ep.Davidson(proxy="a"),
-    ep.Gram(),
+    ep.solvers.Krylov(),
+    ep.solvers.Krylov(max_blocks=3),
+    ep.solvers.Krylov(proxy="a"),
+    ep.solvers.Lanczos(),
+    ep.solvers.Davidson(proxy="a"),
+    ep.solvers.Gram(),
 ]
 
 
@@ -238,7 +246,9 @@ def test_a_dwarfing_feature_costs_neither_digits_nor_rounds(solver: Any, d: int,
 
 
 @pytest.mark.parametrize("decay", [0.9, 0.97, 0.99])
-@pytest.mark.parametrize("solver", [ep.Lanczos(max_blocks=3), ep.Krylov(max_blocks=5), ep.Davidson(proxy="s01", max_blocks=3)])
+@pytest.mark.parametrize(
+    "solver", [ep.solvers.Lanczos(max_blocks=3), ep.solvers.Krylov(max_blocks=5), ep.solvers.Davidson(proxy="s01", max_blocks=3)]
+)
 def test_a_small_space_proves_its_answer_too(solver: Any, decay: float) -> None:
     """With few columns of the random block left after a restart, an angle is found, not much later than in a space that grows."""
     sites, _ = gap_problem(decay, 1, m=3, n=100, d=60)
@@ -259,7 +269,10 @@ def spectrum_rows(lengths: Matrix, n: int, rng: np.random.Generator) -> tuple[Ma
     return (left * lengths) @ right.T, right
 
 
-@pytest.mark.parametrize("solver", [ep.Krylov(), ep.Krylov(max_blocks=10), ep.Lanczos(max_blocks=8), ep.Lanczos(angle_tol=1e-9)])
+@pytest.mark.parametrize(
+    "solver",
+    [ep.solvers.Krylov(), ep.solvers.Krylov(max_blocks=10), ep.solvers.Lanczos(max_blocks=8), ep.solvers.Lanczos(angle_tol=1e-9)],
+)
 def test_restarts_leave_the_estimate_honest(solver: Any) -> None:
     """Dozens of rounds and a relative gap of 3e-6: eigenvectors that were a little askew made it a hundred times too small."""
     rng = np.random.default_rng(7)
@@ -277,7 +290,7 @@ def test_restarts_leave_the_estimate_honest(solver: Any) -> None:
 def test_one_component_in_a_small_space(max_blocks: int) -> None:
     """Of 150 features with a relative gap of 2 %: proved, where it took 200 rounds and was not."""
     X, truth = spectrum_rows(np.concatenate([[10.0], np.linspace(9.9, 1, 149)]), 200, np.random.default_rng(0))
-    pca = ep.FederatedPCA(1, solver=ep.Lanczos(max_blocks=max_blocks), random_state=0).fit({"a": X[:50], "b": X[50:]})
+    pca = ep.FederatedPCA(1, solver=ep.solvers.Lanczos(max_blocks=max_blocks), random_state=0).fit({"a": X[:50], "b": X[50:]})
     assert pca.n_rounds_ <= 100
     assert largest_sine(pca.components_.T, truth[:, :1]) <= pca.angle_estimate_ <= 1e-8
 
@@ -301,7 +314,7 @@ def test_offsets_of_each_site_are_in_the_estimate(solver: str, offset: float) ->
 def test_variance_that_squares_cannot_resolve_is_told(solver: str) -> None:
     """A second component 1e9 times shorter than the first is lost in sums of squares: no word of convergence alone."""
     X, _ = spectrum_rows(np.array([1e9, 1.0, 0.5, 0.3, 0.2]), 60, np.random.default_rng(0))
-    with pytest.warns(ep.NotIdentifiableWarning, match="beyond rounding errors"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="beyond rounding errors"):
         pca = ep.FederatedPCA(2, solver=solver, random_state=0, max_rounds=50).fit({"a": X[:20], "b": X[20:]})
     assert pca.angle_estimate_ is None
 
@@ -318,7 +331,7 @@ def test_an_angle_that_one_round_leaves_unknown_is_not_put_down_to_a_dwarfing_fe
     assert "feature 0 has" in pca.stop_reason_
 
 
-@pytest.mark.parametrize("solver", [ep.Krylov, ep.Davidson, ep.ShiftInvert])
+@pytest.mark.parametrize("solver", [ep.solvers.Krylov, ep.solvers.Davidson, ep.solvers.ShiftInvert])
 def test_a_proxy_whose_squares_overflow_is_refused(solver: Any) -> None:
     """Not by an error of LAPACK's."""
     rng = np.random.default_rng(0)
@@ -334,7 +347,7 @@ def test_a_gap_that_rounding_hides_is_told(solver: str) -> None:
     scores = rng.normal(size=(400, 8))
     scores = np.linalg.qr(scores - scores.mean(axis=0))[0]
     X = (scores * [1e7, 1 + 1e-8, 1, 0.5, 0.3, 0.2, 0.1, 0.1]) @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
-    with pytest.warns(ep.NotIdentifiableWarning, match="components 2 and 3"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="components 2 and 3"):
         pca = ep.FederatedPCA(2, solver=solver, random_state=0, max_rounds=400).fit({"a": X[:200], "b": X[200:]})
     assert pca.converged_
     assert pca.angle_estimate_ is None
@@ -348,5 +361,5 @@ def test_single_precision_is_told_and_huge_offsets_do_not_overflow() -> None:
     assert "single precision limits the sine to about 6.0e-08" in single.stop_reason_
     far = ep.FederatedPCA(2, solver="gram").fit({"a": X[:20] + 1e14, "b": X[20:] + 1e14})
     assert "the rows' distance from the origin limits the sine" in far.stop_reason_
-    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 1 directions"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 1 directions"):
         ep.FederatedPCA(1).fit({"a": np.full((5, 2), 1e200)})

@@ -86,17 +86,17 @@ def fitted(name: str) -> Any:
     if estimator == "GraphPCA":
         return ep.GraphPCA(2, graph=RING, random_state=0).fit(sites)
     landmarks = X[:9] if name == "landmarks" else None
-    return ep.GraphKernelPCA(2, graph=RING, method=name, landmarks=landmarks, random_state=0).fit(sites)
+    return ep.GraphKernelPCA(2, graph=RING, solver=name, landmarks=landmarks, random_state=0).fit(sites)
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning", "ignore::eigenpact.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning", "ignore::eigenpact.errors.NotIdentifiableWarning")
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_function_of_a_run_is_declared_and_planned(name: str) -> None:
     """Also those that a shared loop, a confirmation or the family's set-up asks for."""
     sent = {message.function for message in fitted(name).ledger_} - {"agreed_maximum", "pass_on_maximum", "maximum"}
     short = {function.rpartition(":")[2].partition("/")[0] for function in functions_of(name)}
     assert sent <= short
-    plan = plan_of(SOLVERS[name]() if name != "auto" else ep.Auto(), 3000, 2)
+    plan = plan_of(SOLVERS[name]() if name != "auto" else ep.solvers.Auto(), 3000, 2)
     assert set(plan.functions) <= set(functions_of(name))
 
 
@@ -133,13 +133,13 @@ def test_what_is_not_declared_is_refused_with_advice() -> None:
 def test_a_solver_of_another_estimator_is_refused() -> None:
     sites = {"a": np.eye(3), "b": 2 * np.eye(3)}
     with pytest.raises(InputError, match="is one of RobustPCA; the solvers of FederatedPCA are auto, faps"):
-        ep.FederatedPCA(1, solver=ep.DCF()).fit(sites)
+        ep.FederatedPCA(1, solver=ep.solvers.DCF()).fit(sites)
     with pytest.raises(InputError, match="unknown solver 'gram'; the solvers of RobustPCA are dcf, shrinking"):
         ep.RobustPCA(1, solver="gram").fit(sites)
 
 
 def test_a_part_knows_its_functions_once() -> None:
-    function = declaration_of(ep.Gram).own.functions[0]
+    function = declaration_of(ep.solvers.Gram).own.functions[0]
     assert Part("twice", {Sum: (function,), Gather: (function,)}).functions == (function,)
 
 
@@ -163,7 +163,7 @@ def test_what_is_not_declared_is_not_run() -> None:
 
 def test_a_package_that_is_broken_costs_its_own_solver_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is wrong with it: who asks for that solver is told, and all others are there as before."""
-    told = (("broken", ZeroDivisionError("at import")), ("nothing", 3), ("mine", ep.Krylov), ("forgetful", Forgetful))
+    told = (("broken", ZeroDivisionError("at import")), ("nothing", 3), ("mine", ep.solvers.Krylov), ("forgetful", Forgetful))
     registry._found.cache_clear()
     monkeypatch.setattr(registry, "installed_solvers", lambda: told)
     try:

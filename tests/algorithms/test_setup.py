@@ -134,6 +134,6 @@ def test_small_values_that_can_be_scaled() -> None:
 
 def test_rows_that_are_all_equal() -> None:
     """Nothing to refuse: there is no variance, which is said."""
-    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 1 directions"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 1 directions"):
         pca = ep.FederatedPCA(1).fit(np.zeros((5, 2)))
     assert pca.explained_variance_[0] == 0.0

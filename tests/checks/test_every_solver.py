@@ -23,22 +23,22 @@ from eigenpact.runtime.shapes import Shape
 EXACT = [name for name, solver in solvers_for("FederatedPCA").items() if solver.declared.role in ("choice", "exact")]
 
 SOLVERS: dict[str, Any] = {name: name for name in EXACT} | {
-    "krylov, small basis": ep.Krylov(max_blocks=3),
-    "krylov, one-shot": ep.Krylov(start="one-shot"),
-    "krylov, proxy": ep.Krylov(proxy=0),
-    "krylov, proxy and one-shot": ep.Krylov(start="one-shot", proxy=0),
-    "subspace, one-shot": ep.Subspace(start="one-shot"),
-    "localpower, one-shot, signs": ep.LocalPower(q=4, patience=3, align="sign", start="one-shot"),
-    "power, one-shot": ep.Power(start="one-shot"),
-    "lanczos, small basis": ep.Lanczos(max_blocks=3),
-    "lanczos, one-shot": ep.Lanczos(start="one-shot"),
-    "davidson, proxy": ep.Davidson(proxy=0),
-    "davidson, proxy, small basis": ep.Davidson(proxy=0, start="one-shot", max_blocks=3),
-    "shift-invert, proxy": ep.ShiftInvert(proxy=0, start="one-shot"),
-    "shift-invert, proxy, nesterov": ep.ShiftInvert(proxy=0, inner="nesterov"),
-    "faps, random": ep.FAPS(start="random"),
-    "faps, lanczos": ep.FAPS(inner="lanczos"),
-    "faps, exact": ep.FAPS(inner="exact"),
+    "krylov, small basis": ep.solvers.Krylov(max_blocks=3),
+    "krylov, one-shot": ep.solvers.Krylov(start="one-shot"),
+    "krylov, proxy": ep.solvers.Krylov(proxy=0),
+    "krylov, proxy and one-shot": ep.solvers.Krylov(start="one-shot", proxy=0),
+    "subspace, one-shot": ep.solvers.Subspace(start="one-shot"),
+    "localpower, one-shot, signs": ep.solvers.LocalPower(q=4, patience=3, align="sign", start="one-shot"),
+    "power, one-shot": ep.solvers.Power(start="one-shot"),
+    "lanczos, small basis": ep.solvers.Lanczos(max_blocks=3),
+    "lanczos, one-shot": ep.solvers.Lanczos(start="one-shot"),
+    "davidson, proxy": ep.solvers.Davidson(proxy=0),
+    "davidson, proxy, small basis": ep.solvers.Davidson(proxy=0, start="one-shot", max_blocks=3),
+    "shift-invert, proxy": ep.solvers.ShiftInvert(proxy=0, start="one-shot"),
+    "shift-invert, proxy, nesterov": ep.solvers.ShiftInvert(proxy=0, inner="nesterov"),
+    "faps, random": ep.solvers.FAPS(start="random"),
+    "faps, lanczos": ep.solvers.FAPS(inner="lanczos"),
+    "faps, exact": ep.solvers.FAPS(inner="exact"),
 }
 EXPANDING = ["lanczos, one-shot", "davidson, proxy", "davidson, proxy, small basis"]
 LINEAR = {label for label in SOLVERS if label.startswith(("subspace", "localpower", "faps", "power", "shift-invert"))}
@@ -101,7 +101,7 @@ def test_rank_deficient_and_constant_features(label: str) -> None:
     sites = {"A": X[:15], "B": np.repeat(X[15:20], 3, axis=0), "C": X[20:]}
     pca = fit(label, sites, 3)
     assert_pooled(pca, sites, 3)
-    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 5 directions"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 5 directions"):
         more = fit(label, sites, 5)
     np.testing.assert_allclose(more.components_ @ more.components_.T, np.eye(5), atol=1e-10)
     assert largest_sine(pca.components_.T, more.components_.T) <= 1e-8
@@ -111,7 +111,7 @@ def test_rank_deficient_and_constant_features(label: str) -> None:
 @pytest.mark.parametrize("label", SOLVERS)
 def test_zero_variance(label: str) -> None:
     """Rows that are all alike have no direction, and no solver fails or divides by zero."""
-    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 2 directions"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 2 directions"):
         pca = fit(label, {"A": np.full((4, 3), 2.5), "B": np.full((5, 3), 2.5)}, 2)
     np.testing.assert_array_equal(pca.explained_variance_, 0)
     np.testing.assert_allclose(pca.components_ @ pca.components_.T, np.eye(2), atol=1e-12)
@@ -200,14 +200,20 @@ def populations() -> tuple[dict[str, Any], ep.FederatedPCA]:
     """Genomes by population, 14079 features and 1092 rows, and what plain krylov makes of them."""
     try:
         genomes = ep.datasets.genomes()
-    except ep.EigenpactError as error:
+    except ep.errors.EigenpactError as error:
         pytest.skip(str(error))
     sites = ep.datasets.partition.by_label(genomes.X, genomes.y)
     return sites, ep.FederatedPCA(5, solver="krylov", tol=1e-8, random_state=0, max_rounds=60).fit(sites)
 
 
 @pytest.mark.parametrize(
-    "solver", [ep.Krylov(proxy="AFR"), ep.Krylov(proxy="AMR"), ep.Krylov(start="one-shot"), ep.Davidson(proxy="AFR")]
+    "solver",
+    [
+        ep.solvers.Krylov(proxy="AFR"),
+        ep.solvers.Krylov(proxy="AMR"),
+        ep.solvers.Krylov(start="one-shot"),
+        ep.solvers.Davidson(proxy="AFR"),
+    ],
 )
 def test_a_proxy_that_leads_astray_is_given_up(populations: tuple[dict[str, Any], ep.FederatedPCA], solver: Any) -> None:
     """A population's own noise looked like news for more than 60 rounds."""
@@ -217,7 +223,7 @@ def test_a_proxy_that_leads_astray_is_given_up(populations: tuple[dict[str, Any]
     assert other.n_rounds_ <= plain.n_rounds_ + 4
 
 
-@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.errors.NotIdentifiableWarning")
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     d=st.integers(2, 9),
@@ -283,7 +289,7 @@ def test_angle_estimate_with_a_small_gap(label: str, gap: float) -> None:
     X = (U * np.sqrt(spectrum)) @ V.T
     sites = {"a": X[:80], "b": X[80:]}
     if gap == 0:
-        with pytest.warns(ep.NotIdentifiableWarning, match="components 4 and 5 have the same variance"):
+        with pytest.warns(ep.errors.NotIdentifiableWarning, match="components 4 and 5 have the same variance"):
             assert fit(label, sites, 4, center=False).angle_estimate_ is None
         return
     pca = fit(label, sites, 4, center=False)
@@ -312,7 +318,7 @@ def test_disjoint_features_and_one_component(label: str, tol: float | None) -> N
 def test_shares_of_hard_spectra(solver: str) -> None:
     """All eigenvalues equal; rank far below d and a share next to 1; a slowly falling spectrum that takes many components."""
     square = np.linalg.qr(np.random.default_rng(0).normal(size=(120, 60)))[0]
-    with pytest.warns(ep.NotIdentifiableWarning, match="components 57 and 58 have the same variance"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="components 57 and 58 have the same variance"):
         pca = ep.FederatedPCA(0.949, solver=solver, center=False, random_state=0).fit([square[:50], square[50:]])
     assert pca.n_components_ == 57
     low = np.random.default_rng(1).normal(size=(40, 3)) @ np.random.default_rng(2).normal(size=(3, 12))
@@ -335,7 +341,7 @@ def test_scaling_leaves_a_constant_feature_alone(n: int) -> None:
     assert np.abs(pca.components_[:, 1]).max() < 1e-6
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 @pytest.mark.parametrize("label", SOLVERS)
 @pytest.mark.parametrize("max_rounds", [1, 2, 3, 5, 8])
 def test_no_more_rounds_than_allowed(label: str, max_rounds: int) -> None:

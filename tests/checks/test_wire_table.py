@@ -50,11 +50,13 @@ def joint(solver: Any) -> ep.FederatedPCA:
 
 
 def on_ring(method: str, **options: Any) -> ep.GraphKernelPCA:
-    return ep.GraphKernelPCA(K, gamma=0.05, graph=RING, method=method, random_state=0, **options)
+    return ep.GraphKernelPCA(K, gamma=0.05, graph=RING, solver=method, random_state=0, **options)
 
 
 def merged(merge: Any) -> Method:
-    return Method(joint(ep.OneShot(merge=merge)), (SETUP, "one-shot", SUMS), AGREED | {"own_directions", "scatter_action"})
+    return Method(
+        joint(ep.solvers.OneShot(merge=merge)), (SETUP, "one-shot", SUMS), AGREED | {"own_directions", "scatter_action"}
+    )
 
 
 PROJECTION = (
@@ -69,9 +71,9 @@ TRACKING = "Graph: tracking"
 TRACKED = {"send_own", "mix", "pass_on_maximum"}
 METHODS = {
     **{f"one-shot, {merge}": merged(merge) for merge in ("average", "sign", "projection", "stack", "svd")},
-    "one-shot, unconfirmed": Method(joint(ep.OneShot(confirm=False)), (SETUP, "one-shot"), AGREED | {"own_directions"}),
+    "one-shot, unconfirmed": Method(joint(ep.solvers.OneShot(confirm=False)), (SETUP, "one-shot"), AGREED | {"own_directions"}),
     "hot-potato": Method(joint("hot-potato"), (SETUP, "hot-potato", SUMS), AGREED | {"pass_over", "scatter_action"}),
-    "hot-potato, unconfirmed": Method(joint(ep.HotPotato(confirm=False)), (SETUP, "hot-potato"), AGREED | {"pass_over"}),
+    "hot-potato, unconfirmed": Method(joint(ep.solvers.HotPotato(confirm=False)), (SETUP, "hot-potato"), AGREED | {"pass_over"}),
     "projection-consensus": Method(
         on_ring("projection-consensus"),
         (*PROJECTION, GOSSIP),

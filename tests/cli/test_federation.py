@@ -77,13 +77,23 @@ def test_kits_are_made(kits: Path) -> None:
 
 def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
-    for solver in (ep.Gram(), ep.Krylov(), ep.Subspace(), ep.LocalPower(), ep.FAPS(start="random"), ep.Shrinking(), ep.DCF()):
+    for solver in (
+        ep.solvers.Gram(),
+        ep.solvers.Krylov(),
+        ep.solvers.Subspace(),
+        ep.solvers.LocalPower(),
+        ep.solvers.FAPS(start="random"),
+        ep.solvers.Shrinking(),
+        ep.solvers.DCF(),
+    ):
         plan = plan_of(solver, 300, 2)
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")
-    for solver in (ep.Krylov(start="one-shot"), ep.FAPS()):
+    for solver in (ep.solvers.Krylov(start="one-shot"), ep.solvers.FAPS()):
         assert "gather" in plan_of(solver, 300, 2).kinds
-    assert set(plan_of(ep.Subspace(), 300, 2).functions) <= set(plan_of(ep.LocalPower(), 300, 2).functions)  # which ends as it
+    assert set(plan_of(ep.solvers.Subspace(), 300, 2).functions) <= set(
+        plan_of(ep.solvers.LocalPower(), 300, 2).functions
+    )  # which ends as it
 
 
 @pytest.mark.parametrize(
@@ -123,11 +133,11 @@ def test_a_bad_consortium(tmp_path: Path, refused: Callable[..., str], old: str,
 
 def test_check(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
     (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
-    result = run("check", kits / "north" / "site.toml")
+    result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 0
     assert result.stdout.count(" ok ") == 5
     (kits / "north" / "policy.toml").write_text("min_rows = 31\n")
-    result = run("check", kits / "north" / "site.toml")
+    result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2
     assert "30 rows, but min_rows = 31" in result.stdout
 
@@ -145,7 +155,7 @@ def test_check_names_what_is_wrong(kits: Path, run: Callable[..., Any], tmp_path
     text = (tmp_path / "north.csv").read_text().replace("bmi", "weight")
     (kits / "north" / "patients.csv").write_text(text)
     (kits / "north" / "policy.toml").write_text(rules + "\n")
-    result = run("check", kits / "north" / "site.toml")
+    result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2
     told = " ".join(result.stdout.split())
     assert "lacks the agreed columns bmi" in told
@@ -244,7 +254,7 @@ def test_an_example_without_data_is_generated(run: Callable[..., Any], tmp_path:
     assert result.exit_code == 0, result.output
     assert "generated rows" in result.stdout
     assert run("federation", "init", "hospitals/consortium.toml").exit_code == 0
-    assert run("check", "hospitals/va.toml").exit_code == 0
+    assert run("site", "check", "hospitals/va.toml").exit_code == 0
 
 
 def test_the_page_shows_the_example_as_it_is_written(run: Callable[..., Any], tmp_path: Path) -> None:
@@ -271,7 +281,7 @@ def test_a_slip_in_a_policy_is_named(kits: Path, run: Callable[..., Any], tmp_pa
     """Before the site is started, not when the first run comes."""
     (kits / "north" / "policy.toml").write_text(rules + "\n")
     (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
-    result = run("check", kits / "north" / "site.toml")
+    result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2
     assert message in " ".join(result.stdout.split())
 
@@ -290,13 +300,14 @@ def test_a_private_key_must_fit_and_be_its_owners_alone(kits: Path, run: Callabl
     key.write_bytes(own)
     key.chmod(0o600)
     assert (
-        f"valid until {Kit.read(kits / 'north', 'site').expires():%Y-%m-%d}" in run("check", kits / "north" / "site.toml").stdout
+        f"valid until {Kit.read(kits / 'north', 'site').expires():%Y-%m-%d}"
+        in run("site", "check", kits / "north" / "site.toml").stdout
     )
 
 
 def refusal(run: Callable[..., Any], kits: Path, *texts: str) -> str:
     """What ``check`` says of a kit's certificate."""
-    told = " ".join(run("check", kits / "north" / "site.toml").stdout.split())
+    told = " ".join(run("site", "check", kits / "north" / "site.toml").stdout.split())
     assert all(text in told for text in texts), told
     return told
 

@@ -49,7 +49,7 @@ def test_kits_are_made_and_checked(kits: Path, run: Callable[..., Any]) -> None:
     assert {path.name for path in kits.iterdir()} == {"north", "south", "coordinator", "authority"}
     assert {path.name for path in (kits / "coordinator" / "keys").iterdir()} == {"north.pub", "south.pub"}
     (kits / "north" / "site.toml").write_text(f'kit = "."\ndata = "{kits.parent / "north.csv"}"\n')
-    result = run("check", kits / "north" / "site.toml")
+    result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 0, result.output
     assert "north of federation trial" in result.stdout
 

@@ -223,7 +223,7 @@ async def kept() -> Any:
 async def orthogonal() -> Any:
     """Personalized PCA, watched from the sites: how far global and local parts are from orthonormal after every round."""
     worst = []
-    for solver in (ep.VarPro(), ep.PerPCA(), ep.PerPCA(choice=2, retraction="qr", start="random")):
+    for solver in (ep.solvers.VarPro(), ep.solvers.PerPCA(), ep.solvers.PerPCA(choice=2, retraction="qr", start="random")):
         agreed = await agree_on_parts(await agree(Problem(2, max_rounds=6, tol=0.0, seed=5)), 2, 0.0)
         body, value = solver.fit(agreed), None
         while True:

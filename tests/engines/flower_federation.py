@@ -26,7 +26,7 @@ CONNECTED = "SuperNode ID:"
 CASES = (
     conformance.Case("auto", options={"solver": "auto"}),
     conformance.Case("krylov", options={"solver": "krylov", "max_rounds": 4}),
-    conformance.Case("faps", options={"solver": ep.FAPS(start="random"), "max_rounds": 3}),
+    conformance.Case("faps", options={"solver": ep.solvers.FAPS(start="random"), "max_rounds": 3}),
     conformance.Case("hot-potato", options={"solver": "hot-potato"}),
 )
 """The solver with fewest rounds, one that takes several, one with kept state, and a chain from site to site."""

@@ -28,21 +28,24 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
 SOLVERS |= {  # those with "-proxy" need the coordinator's own site
     "krylov-site-centred": ("krylov", {"center": "site"}),
     "krylov-scaled": ("krylov", {"scale": "pooled"}),
-    "krylov-proxy": (ep.Krylov(proxy=OWN), {}),
-    "krylov-one-shot": (ep.Krylov(start="one-shot", max_blocks=3), {}),
-    "faps-random": (ep.FAPS(start="random"), {"tol": 1e-2}),
-    "davidson": (ep.Davidson(proxy=np.random.default_rng(8).normal(size=(50, 20)), start="one-shot"), {}),
-    "davidson-proxy": (ep.Davidson(proxy=OWN), {}),
-    "shift-invert-proxy": (ep.ShiftInvert(proxy=OWN), {"tol": 1e-2}),
-    "one-shot": (ep.OneShot(merge="sign"), {}),
+    "krylov-proxy": (ep.solvers.Krylov(proxy=OWN), {}),
+    "krylov-one-shot": (ep.solvers.Krylov(start="one-shot", max_blocks=3), {}),
+    "faps-random": (ep.solvers.FAPS(start="random"), {"tol": 1e-2}),
+    "davidson": (ep.solvers.Davidson(proxy=np.random.default_rng(8).normal(size=(50, 20)), start="one-shot"), {}),
+    "davidson-proxy": (ep.solvers.Davidson(proxy=OWN), {}),
+    "shift-invert-proxy": (ep.solvers.ShiftInvert(proxy=OWN), {"tol": 1e-2}),
+    "one-shot": (ep.solvers.OneShot(merge="sign"), {}),
 }
 """Every solver of FederatedPCA that there is, and variants."""
 
 PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
     "personalized": ("varpro", {"tol": 1e-2}),
     "personalized, ranks by site": ("varpro", {"tol": 1e-3, "n_local": RANKS, "validation_fraction": 0.2, "center": "site"}),
-    "personalized, perpca": (ep.PerPCA(), {"tol": 1e-1}),
-    "personalized, perpca 2": (ep.PerPCA(choice=2, retraction="qr", start="random"), {"tol": 1e-1, "misalignment": False}),
+    "personalized, perpca": (ep.solvers.PerPCA(), {"tol": 1e-1}),
+    "personalized, perpca 2": (
+        ep.solvers.PerPCA(choice=2, retraction="qr", start="random"),
+        {"tol": 1e-1, "misalignment": False},
+    ),
     "personalized, pooled": ("pooled", {}),
 }
 """Cases of PersonalizedPCA with two global and (at most) two local components."""
@@ -50,7 +53,7 @@ PERSONALIZED: dict[str, tuple[Any, dict[str, Any]]] = {
 ROBUST: dict[str, dict[str, Any]] = {
     "robust": {"tol": 0.05, "tell_shares": True},
     "robust-scaled": {"rank": "upper", "scale": "robust", "tol": 0.1},
-    "robust-dcf": {"solver": ep.DCF(K=2, lam=1.0), "center": False, "tol": 0.05},
+    "robust-dcf": {"solver": ep.solvers.DCF(K=2, lam=1.0), "center": False, "tol": 0.05},
 }
 """Options of RobustPCA.  The rows are not of low rank: with DCF's own lam nearly all entries would be errors, which it doubts."""
 

@@ -29,8 +29,8 @@ from eigenpact.errors import (
     JournalError,
     MissingExtraError,
     ProgramError,
-    SiteFailure,
-    TooFewSites,
+    SiteError,
+    TooFewSitesError,
 )
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import At, Chain, Connection, Driver, Gather, Local, Max, Outcome, Reply, Sum, local
@@ -126,7 +126,7 @@ def test_personalized_same_bits_and_ledger(label: str, client: Any) -> None:
     expected = conformance.model(case, "inprocess").fit(problem_sites())
     pca = conformance.model(case, ep.engines.Dask(client)).fit(problem_sites())
     assert conformance.of_model(pca) == conformance.of_model(expected)
-    with pytest.raises(ep.EigenpactError, match=r"site 'oslo' is at that site.*local_part"):
+    with pytest.raises(ep.errors.EigenpactError, match=r"site 'oslo' is at that site.*local_part"):
         pca.local_components_["oslo"]
 
 
@@ -173,7 +173,7 @@ def test_a_failing_function_names_site_and_reason(client: Any) -> None:
     async def program() -> Any:
         return await Sum(broken)
 
-    with pytest.raises(SiteFailure, match="disk of accra is gone"):
+    with pytest.raises(SiteError, match="disk of accra is gone"):
         run_on(ep.engines.Dask(client), problem_sites(), program)
 
 
@@ -403,7 +403,7 @@ def test_too_few_workers_left_is_a_clear_end(four_workers: tuple[Any, dict[str, 
 
     sites = {f"w{i}": np.random.default_rng(i).normal(size=(50, 30)) for i in range(4)}
     pca = ep.FederatedPCA(3, solver="subspace", engine=ep.engines.Dask(client, min_sites=4), callback=kill)
-    with pytest.raises(TooFewSites) as caught:
+    with pytest.raises(TooFewSitesError) as caught:
         pca.fit(sites)
     assert caught.value.basis.shape == (30, 3)
 

@@ -11,7 +11,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact.engines import InProcess
-from eigenpact.errors import TooFewSites
+from eigenpact.errors import TooFewSitesError
 from eigenpact.runtime import Driver, Outcome, Progress, Site, Sum, local, mail
 from eigenpact.runtime.steps import MAX_RETURNS
 from tests.engines.faulty import FATES, LATENCY, ROUND_TIMEOUT, FaultyEngine, Schedule
@@ -22,11 +22,11 @@ MOST_TIME, MOST_MESSAGES = 50 * ROUND_TIMEOUT, 3000  # with the rounds that conf
 """For any schedule: seconds of the virtual clock, and messages to sites."""
 SOLVERS = [
     ("krylov", None),
-    (ep.Krylov(start="one-shot"), None),
+    (ep.solvers.Krylov(start="one-shot"), None),
     ("subspace", 1e-12),
-    (ep.Subspace(start="one-shot"), 1e-12),
+    (ep.solvers.Subspace(start="one-shot"), 1e-12),
     ("gram", None),
-    (ep.Krylov(max_blocks=3), None),
+    (ep.solvers.Krylov(max_blocks=3), None),
 ]
 
 
@@ -68,7 +68,7 @@ def check_schedule(seed):
     stopped = None
     try:
         pca = fit(sites, engine, seed, solver, tol)
-    except TooFewSites as error:
+    except TooFewSitesError as error:
         stopped = error
     if stopped is not None:
         Z = stopped.basis
@@ -225,7 +225,7 @@ def _until(engine, sites, record_number, then):
 def test_a_coordinator_killed_amid_faults_resumes_to_the_same_bits(seed, tmp_path):
     """The same faults up to a round, and none after it: once without a kill, once killed there and resumed with fresh sites."""
     sites = problem(seed)
-    solver, tol = [("krylov", None), ("subspace", 1e-12), (ep.Krylov(start="one-shot"), None)][seed % 3]
+    solver, tol = [("krylov", None), ("subspace", 1e-12), (ep.solvers.Krylov(start="one-shot"), None)][seed % 3]
     at = 2 + seed % 5
 
     calm = FaultyEngine(seed)

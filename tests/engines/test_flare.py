@@ -21,7 +21,7 @@ from sklearn.base import clone
 import eigenpact as ep
 from eigenpact.engines.flare import kits as flare_kits
 from eigenpact.engines.flare.kits import Federation, Kit, make_kits
-from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
 from eigenpact.runtime import Driver, Outcome, Plan, Sum, local, read_site_ledger, wire
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS, problem_sites
@@ -118,9 +118,9 @@ def test_a_hostile_coordinator(engine: Any, parties: Parties, caplog: pytest.Log
     hostile = Plan("programs", (unlisted.name,), ("sum",), 100)
     with pytest.raises(PolicyError, match=r"rule functions: .*unlisted"):
         run_with(engine, unlisted, hostile)
-    with pytest.raises(SiteFailure, match=r"unknown function .*unlisted"):
+    with pytest.raises(SiteError, match=r"unknown function .*unlisted"):
         run_with(engine, unlisted, honest)
-    with pytest.raises(SiteFailure, match="rule plan: this run was not announced"):
+    with pytest.raises(SiteError, match="rule plan: this run was not announced"):
         run_with(engine, conformance.count, None)
     for text in ("rule functions", "unknown function", "not announced"):
         assert refusals(parties, text) == set(NAMES), text
@@ -173,7 +173,7 @@ def test_a_coordinator_that_sends_too_much(
     def job(connection: Any) -> Outcome:
         return Outcome({"sum": Driver(connection, plan=conformance.PLAN).run(program)}, {})
 
-    with pytest.raises(TooFewSites, match="bytes refused unread: at most 1048576"):
+    with pytest.raises(TooFewSitesError, match="bytes refused unread: at most 1048576"):
         engine.execute({}, job)
     assert refusals(parties, "message of 16") == set(NAMES)
     assert all(f"site {name}" in caplog.text for name in NAMES)
@@ -206,7 +206,7 @@ def test_rows_graphs_and_proxies_are_refused(engine: Any) -> None:
     with pytest.raises(ProgramError, match="graph programs do not run on FLARE"):
         engine.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
     with pytest.raises(InputError, match=r"allowed here are none"):
-        ep.FederatedPCA(2, solver=ep.Krylov(proxy="lima"), engine=engine).fit()
+        ep.FederatedPCA(2, solver=ep.solvers.Krylov(proxy="lima"), engine=engine).fit()
 
 
 # -- certificates -----------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_a_wrong_kit_is_named(parties: Parties, tmp_path: Path) -> None:
 
 def test_without_a_server(tmp_path: Path) -> None:
     make_kits(Federation("test", "localhost", 1, NAMES, 20), tmp_path / "test")
-    with pytest.raises(TooFewSites, match="does not answer; start it with: eigenpact coordinator start"):
+    with pytest.raises(TooFewSitesError, match="does not answer; start it with: eigenpact coordinator start"):
         ep.FederatedPCA(2, engine=ep.engines.NVFlare(tmp_path / "test" / "coordinator")).fit()
 
 

@@ -17,7 +17,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines.flare import kits as flare_kits
 from eigenpact.engines.flare.kits import Kit
-from eigenpact.errors import PolicyError, TooFewSites
+from eigenpact.errors import PolicyError, TooFewSitesError
 from eigenpact.estimators.plans import functions_of
 from eigenpact.runtime import read_site_ledger
 
@@ -198,7 +198,7 @@ def test_wrong_features_and_a_table_that_cannot_be_read(parties: Parties, caplog
         assert re.search(f"site {name} takes no part in run .*{reason}", caplog.text)
         assert re.search(f"(refused|cannot take part): {reason}", parties.log(name))
     assert sent(parties, *sites) == before
-    assert "turin: SiteFailure: this site's table or policy cannot be used; its own log says why" in str(caught.value)
+    assert "turin: SiteError: this site's table or policy cannot be used; its own log says why" in str(caught.value)
     for text in (str(caught.value), caplog.text, parties.log("coordinator")):
         assert "Smith" not in text
         assert "turin.csv" not in text
@@ -233,7 +233,7 @@ def test_a_certificate_that_expires_while_the_site_is_up(parties: Parties) -> No
     parties.wait_for("coordinator", "refused: certificate verify failed: certificate has expired")
     parties.wait_for("cairo", "refused: the certificate of 'cairo' expired on")
     engine = ep.engines.NVFlare(parties.folder / "coordinator", sites=("cairo",), start_timeout=5)
-    with pytest.raises(TooFewSites, match="not connected within 5 s: cairo"):
+    with pytest.raises(TooFewSitesError, match="not connected within 5 s: cairo"):
         ep.FederatedPCA(2, solver="gram", engine=engine).fit()
     assert sent(parties, "cairo") == 0
 

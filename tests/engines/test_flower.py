@@ -24,7 +24,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact.engines.federation import kits
-from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteFailure, TooFewSites
+from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
 from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
@@ -108,7 +108,7 @@ def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> N
 )
 def test_settings_of_flwr_run_are_checked(grid: NodeGrid, tmp_path: Path, given: dict[str, Any], message: str) -> None:
     settings = SETTINGS | {"components": "2", "features": "20", "output": str(tmp_path / "m"), "start-timeout": 1.0} | given
-    with pytest.raises((FileError, InputError, PolicyError, TooFewSites), match=message):
+    with pytest.raises((FileError, InputError, PolicyError, TooFewSitesError), match=message):
         flower_server.fit(grid, settings)  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ def test_a_name_that_two_nodes_claim_is_nobodys(
         return [reply for reply in came if reply not in late]
 
     monkeypatch.setattr(grid, "pull_messages", lima_is_late)
-    with pytest.raises(TooFewSites, match=r"not connected within 5 s: lima \(claimed by several nodes\)"):
+    with pytest.raises(TooFewSitesError, match=r"not connected within 5 s: lima \(claimed by several nodes\)"):
         find_sites(grid, ("lima", "quito"), 0, 5.0)  # type: ignore[arg-type]
     assert "nodes 1, 2 all say they are site lima: none of them takes part" in caplog.text
     assert find_sites(grid, ("lima", "quito"), 1, 5.0).nodes == {"quito": 3}  # type: ignore[arg-type]
@@ -382,7 +382,7 @@ def test_a_superlink_that_does_not_come_up(described: FlowerParties) -> None:
     (workspace / "superlink.db").write_text("not a database")
     keys = {site: {"key": key, "node": 1} for site, key in engine._keys(described.kit).items()}
     (workspace / "registered.json").write_text(json.dumps(keys))
-    with pytest.raises(SiteFailure, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
+    with pytest.raises(SiteError, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
         ep.FederatedPCA(2, engine=ep.engines.Flower(described.folder / "coordinator")).fit()
 
 
@@ -405,7 +405,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerParties, registered: list[str]) -> None:
     """Flower refuses a key that it knows, and keeps one that was replaced; so another list of keys takes another database."""
     kit = described.kit
-    with pytest.raises(SiteFailure, match="does not know the keys of"):
+    with pytest.raises(SiteError, match="does not know the keys of"):
         engine.registered_nodes(kit)
     engine._register_keys(kit)
     engine._register_keys(kit)
@@ -421,7 +421,7 @@ def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerPar
             (kit.workspace / "registered.json").unlink()
         else:
             (kit.workspace / "superlink.db").unlink()
-        with pytest.raises(SiteFailure, match="stop it and start it again"):
+        with pytest.raises(SiteError, match="stop it and start it again"):
             engine.registered_nodes(kit)
         engine._register_keys(kit)
         assert registered == list(NAMES)
@@ -471,7 +471,7 @@ def test_no_server_app_is_left_behind(
     monkeypatch.setattr(engine, "END_WITHIN", 0.5 if does == "stuck" else 10.0)
     runs = ep.engines.Flower(described.kit.folder, start_timeout=1.0)
     try:
-        with pytest.raises((SiteFailure, TooFewSites), match=raised), runs.open():
+        with pytest.raises((SiteError, TooFewSitesError), match=raised), runs.open():
             pass
         if does == "stuck":
             started[0].wait(5)  # the signal was sent

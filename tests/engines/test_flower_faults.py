@@ -53,7 +53,7 @@ def engine(parties: FlowerParties) -> Iterator[Any]:
         yield connected
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.label != "auto"], ids=lambda case: case.label
 )  # auto: the how-to

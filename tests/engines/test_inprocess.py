@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import eigenpact as ep
 from eigenpact.engines import InProcess, inprocess
 from eigenpact.engines.inprocess import InProcessConnection
-from eigenpact.errors import InputError, SiteFailure, TooFewSites
+from eigenpact.errors import InputError, SiteError, TooFewSitesError
 from eigenpact.runtime import Connection, Driver, Gather, Local, Outcome, Request, Site, SiteServer, Sum, local
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
@@ -114,7 +114,7 @@ def test_blas_threads_change_rounding_only(sites, solver):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.usefixtures("always_threads")
 def test_a_failing_site_and_function_are_named(sites, threads):
-    with pytest.raises(SiteFailure, match="fails_at_s3 failed at site 's3': KeyError"):
+    with pytest.raises(SiteError, match="fails_at_s3 failed at site 's3': KeyError"):
         run(InProcess(threads=threads), sites, Sum(fails_at_s3))
 
 
@@ -163,7 +163,7 @@ def test_threads_are_used_where_a_site_takes_long_enough(sites):
 @pytest.mark.usefixtures("always_threads")
 def test_no_thread_outlives_the_run(sites):
     fitted(sites, "gram", threads=3)
-    with pytest.raises(SiteFailure):
+    with pytest.raises(SiteError):
         run(InProcess(threads=3), sites, Sum(fails_at_s3))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("eigenpact-site")]
 
@@ -176,7 +176,7 @@ def test_blas_is_limited_during_the_run_and_restored_after_it(sites):
         assert {int(n) for n in run(InProcess(), one_site, Gather(blas_threads)).values()} == {2}
         assert {int(n) for n in run(InProcess(blas_threads=1), one_site, Gather(blas_threads)).values()} == {1}
         assert blas_threads(None) == 2
-        with pytest.raises(SiteFailure):
+        with pytest.raises(SiteError):
             run(InProcess(), sites, Sum(fails_at_s3))
         assert blas_threads(None) == 2
 
@@ -191,7 +191,7 @@ def test_sites_spoken_to_by_message_give_the_same_bits_and_ledger(sites, solver)
 
 def test_threads_of_sites_end_with_the_run(sites):
     fitted(sites, "gram", round_timeout=60.0)
-    with pytest.raises(SiteFailure, match="fails_at_s3 failed at site 's3': KeyError"):
+    with pytest.raises(SiteError, match="fails_at_s3 failed at site 's3': KeyError"):
         run(InProcess(round_timeout=60.0), sites, Sum(fails_at_s3))
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("eigenpact-s")]
     for thread in threads:
@@ -206,7 +206,7 @@ def test_a_timeout_must_be_a_time(seconds):
 
 
 def test_too_few_sites_to_begin_with(sites):
-    with pytest.raises(TooFewSites, match=r"7 site\(s\) answer .* min_sites is 8"):
+    with pytest.raises(TooFewSitesError, match=r"7 site\(s\) answer .* min_sites is 8"):
         fitted(sites, "gram", min_sites=8)
 
 

@@ -150,7 +150,7 @@ REFUSALS_JOB = """
         Engine().execute({f"site{rank}": np.ones((1000 + rank, 100))}, lambda connection: Driver(connection).run(program))
 
     def proxy():
-        fit({f"site{rank}": np.random.default_rng(rank).normal(size=(30, 5))}, solver=ep.Krylov(proxy="site1"))
+        fit({f"site{rank}": np.random.default_rng(rank).normal(size=(30, 5))}, solver=ep.solvers.Krylov(proxy="site1"))
 
     def exchange(function=rows, graph={"a": ("b", "c"), "b": ("a",), "c": ("a",)}):
         async def program(start, state):
@@ -184,7 +184,8 @@ REFUSALS_JOB = """
         table("abz")
 
     def parameters():
-        pca = ep.GraphKernelPCA(1, gamma=0.2 if rank == 1 else 0.1, graph="ring:2", engine="mpi", method=ep.RandomFeatures(32))
+        gamma, solver = 0.2 if rank == 1 else 0.1, ep.solvers.RandomFeatures(32)
+        pca = ep.GraphKernelPCA(1, gamma=gamma, graph="ring:2", engine="mpi", solver=solver)
         pca.fit({f"n{rank}": np.random.default_rng(rank).normal(size=(20, 3))})
 
     told = {}
@@ -355,7 +356,7 @@ def test_rows_that_changed_at_another_rank_are_noticed(job, tmp_path) -> None:
             try:
                 pca = ep.FederatedPCA(2, solver="krylov", random_state=0, engine="mpi", journal=path).fit(sites or None)
                 return pca.components_.tobytes().hex()
-            except ep.EigenpactError as error:
+            except ep.errors.EigenpactError as error:
                 return f"{type(error).__name__}: {error}"
 
         everyone = comm.gather({change: told(change) for change in ("first", "same", "order", "gone")})
@@ -400,9 +401,9 @@ GRAPH_JOB = """
     mine = {name: rows for i, (name, rows) in enumerate(nodes.items()) if i % comm.size == rank}
     shared = {"graph": "ring:8" if count > 9 else "ring:4", "random_state": 0}
     fits = {
-        "kernel": ep.GraphKernelPCA(2, gamma=0.01, method=ep.ProjectionConsensus(centring_features=1024), **shared),
+        "kernel": ep.GraphKernelPCA(2, gamma=0.01, solver=ep.solvers.ProjectionConsensus(centring_features=1024), **shared),
         "linear": ep.GraphPCA(2, **shared),
-        "features": ep.GraphKernelPCA(2, gamma=0.01, method=ep.RandomFeatures(32), **shared),
+        "features": ep.GraphKernelPCA(2, gamma=0.01, solver=ep.solvers.RandomFeatures(32), **shared),
     }
 
     def fit(engine, held):
@@ -417,7 +418,7 @@ GRAPH_JOB = """
             for absent in nodes.keys() - held.keys():
                 try:
                     pca.transform(nodes["n0"], site=absent)
-                except ep.EigenpactError as error:
+                except ep.errors.EigenpactError as error:
                     assert "not in this process" in str(error)
                 else:
                     raise AssertionError("a result of another rank's node")

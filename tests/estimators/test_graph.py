@@ -67,7 +67,7 @@ def test_graph_pca_without_centring_and_with_more_columns_than_features():
 
 def test_not_converging_is_a_warning():
     with pytest.warns(
-        ep.NotConvergedWarning, match="max_iterations=2 reached at residual .* > tol 1.0e-11; raise max_iterations"
+        ep.errors.NotConvergedWarning, match="max_iterations=2 reached at residual .* > tol 1.0e-11; raise max_iterations"
     ):
         ep.GraphPCA(2, graph="ring:2", max_iterations=2, random_state=0).fit(uneven(5))
 
@@ -95,7 +95,7 @@ def test_central_and_one_node_are_scikit_learns(options, truth):
     X = np.concatenate(list(tables.values()))
     exact = KernelPCA(2, **truth).fit(X)
     wanted = np.abs(exact.transform(X))
-    central = ep.GraphKernelPCA(2, graph="ring:2", method="central", **options).fit(tables)
+    central = ep.GraphKernelPCA(2, graph="ring:2", solver="central", **options).fit(tables)
     np.testing.assert_allclose(np.abs(central.transform(X)), wanted, atol=1e-7)
     alone = ep.GraphKernelPCA(2, random_state=0, **options).fit(X)
     np.testing.assert_allclose(np.abs(alone.transform(X)), wanted, atol=1e-4)
@@ -124,7 +124,7 @@ def test_features_approximate_their_kernels():
 
 def test_best_local_direction_solves_problem_5():
     tables = uneven(5, 4)
-    best = ep.GraphKernelPCA(1, gamma=0.1, graph="ring:2", method="best-local").fit(tables)
+    best = ep.GraphKernelPCA(1, gamma=0.1, graph="ring:2", solver="best-local").fit(tables)
     X = np.concatenate(list(tables.values()))
     K = KernelPCA(1, kernel="rbf", gamma=0.1).fit(X)._centerer.fit_transform(Kernel("rbf", 0.1)(X, X))
     start = 0
@@ -138,11 +138,11 @@ def test_best_local_direction_solves_problem_5():
 
 def test_own_and_neighbourhood_baselines():
     tables = uneven(6, 4)
-    own = ep.GraphKernelPCA(2, gamma=0.1, graph="ring:2", method="own").fit(tables)
+    own = ep.GraphKernelPCA(2, gamma=0.1, graph="ring:2", solver="own").fit(tables)
     exact = KernelPCA(2, kernel="rbf", gamma=0.1).fit(tables["n3"])
     np.testing.assert_allclose(np.abs(own.transform(tables["n1"], site="n3")), np.abs(exact.transform(tables["n1"])), atol=1e-8)
     assert own.ledger_.since(0) == []
-    near = ep.GraphKernelPCA(2, gamma=0.1, graph="ring:2", method="neighbourhood").fit(tables)
+    near = ep.GraphKernelPCA(2, gamma=0.1, graph="ring:2", solver="neighbourhood").fit(tables)
     exact = KernelPCA(2, kernel="rbf", gamma=0.1).fit(np.concatenate([tables[n] for n in ("n3", "n2", "n4")]))
     np.testing.assert_allclose(np.abs(near.transform(tables["n1"], site="n3")), np.abs(exact.transform(tables["n1"])), atol=1e-8)
 
@@ -162,7 +162,7 @@ def test_methods_without_rows_find_the_central_scores_on_sorted_nodes(method):
     tables = sorted_groups()
     new = np.concatenate([part + 0.1 for part in tables.values()])
     public = np.concatenate(list(tables.values()))[::4] + 0.3 if method == "landmarks" else None
-    pca = ep.GraphKernelPCA(2, gamma=0.03, graph="ring:2", method=method, landmarks=public, random_state=0).fit(tables)
+    pca = ep.GraphKernelPCA(2, gamma=0.03, graph="ring:2", solver=method, landmarks=public, random_state=0).fit(tables)
     exact = KernelPCA(2, kernel="rbf", gamma=0.03).fit(np.concatenate(list(tables.values()))).transform(new)
     for node in ("n0", "n7"):
         T = pca.transform(new, site=node)
@@ -170,7 +170,7 @@ def test_methods_without_rows_find_the_central_scores_on_sorted_nodes(method):
 
 
 def test_projection_consensus_says_when_it_fails():
-    with pytest.warns(ep.NotConvergedWarning, match=r"component 1 is not to be trusted: .* express only 0"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match=r"component 1 is not to be trusted: .* express only 0"):
         pca = ep.GraphKernelPCA(1, gamma=0.2, graph="ring:2", random_state=0).fit(sorted_groups())
     assert not pca.converged_
     assert min(pca.agreement_, pca.coverage_) < 0.5
@@ -179,7 +179,7 @@ def test_projection_consensus_says_when_it_fails():
 def test_a_kernel_that_sees_no_two_rows_alike_is_a_failure_and_no_crash():
     """All eigenvalues are equal, of which LAPACK's search for the largest may find none."""
     tables = {name: 10 * part for name, part in sorted_groups().items()}
-    with pytest.warns(ep.NotConvergedWarning, match="not to be trusted"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="not to be trusted"):
         ep.GraphKernelPCA(1, gamma=0.2, graph="ring:2", random_state=0).fit(tables)
 
 
@@ -194,8 +194,8 @@ def test_projection_consensus_with_every_kernel(options):
     options = options | ({"landmarks": rng.normal(size=(60, 4)) * [3, 1, 1, 0.5]} if "landmarks" in options else {})
     shared = {"gamma": 0.05, "graph": "ring:4"} | options
     pca = ep.GraphKernelPCA(1, random_state=0, **shared).fit(tables)
-    central = ep.GraphKernelPCA(1, method="central", **shared).fit(tables)
-    own = ep.GraphKernelPCA(1, method="own", **shared).fit(tables)
+    central = ep.GraphKernelPCA(1, solver="central", **shared).fit(tables)
+    own = ep.GraphKernelPCA(1, solver="own", **shared).fit(tables)
     found = np.array([abs(c[0, 0]) for c in pca.similarity(central).values()])
     assert found.mean() > np.mean([abs(c[0, 0]) for c in own.similarity(central).values()])
     assert found.min() > 0.97
@@ -205,13 +205,13 @@ def test_iterates_of_every_component_end_with_the_answer():
     rng = np.random.default_rng(3)
     tables = {f"n{j}": rng.normal(size=(40, 3)) * [3, 1.5, 0.4] for j in range(6)}
     shared = {"gamma": 0.01, "graph": "ring:4", "random_state": 0}
-    pca = ep.GraphKernelPCA(2, method=ep.ProjectionConsensus(keep_iterates=True), **shared).fit(tables)
-    central = ep.GraphKernelPCA(2, method="central", **shared).fit(tables)
+    pca = ep.GraphKernelPCA(2, solver=ep.solvers.ProjectionConsensus(keep_iterates=True), **shared).fit(tables)
+    central = ep.GraphKernelPCA(2, solver="central", **shared).fit(tables)
     for c in range(2):
         curve = pca.iterate_similarity(central, c)
         assert curve.shape == (pca.notes_["iterations"][c], 6)
         np.testing.assert_allclose(curve[-1], [abs(found[c, c]) for found in pca.similarity(central).values()], rtol=1e-10)
-    with pytest.raises(InputError, match=r"kept no iterates; fit two nodes or more with method=ep.ProjectionConsensus"):
+    with pytest.raises(InputError, match=r"kept no iterates; fit two nodes or more with solver=ep.solvers.ProjectionConsensus"):
         ep.GraphKernelPCA(1, **shared).fit(tables).iterate_similarity(central)
 
 
@@ -281,16 +281,19 @@ def test_graphs_that_are_refused(graph, message):
         ({"kernel": "linear", "n_components": 10, "center": False}, "must be at most n_features=9 with kernel 'linear'"),
         ({"kernel": lambda X, Y: -X @ Y.T, "center": False}, r"K\(x, x\) < 0"),
         ({"kernel": lambda X, Y: X, "center": False}, r"gave a table of shape \(1, 9\) for tables of 1 and 1 rows"),  # noqa: ARG005
-        ({"method": ep.RandomFeatures(8), "n_components": 12}, "n_components=12 must be at most the number of features, 8"),
-        ({"method": "own", "n_components": 6}, "5 rows give at most as many components"),
+        (
+            {"solver": ep.solvers.RandomFeatures(8), "n_components": 12},
+            "n_components=12 must be at most the number of features, 8",
+        ),
+        ({"solver": "own", "n_components": 6}, "5 rows give at most as many components"),
         ({"engine": ep.engines.InProcess(round_timeout=1.0)}, "round_timeout is for runs that can go on without a site"),
         (
-            {"method": "admm"},
-            "unknown method 'admm'; the solvers of GraphKernelPCA are .*projection-consensus, .*, neighbourhood, own, central",
+            {"solver": "admm"},
+            "unknown solver 'admm'; the solvers of GraphKernelPCA are .*projection-consensus, .*, neighbourhood, own, central",
         ),
-        ({"method": "landmarks"}, "needs public rows: pass landmarks="),
-        ({"method": "landmarks", "landmarks": np.ones((3, 2))}, "landmarks have 2 features, the nodes' rows 9"),
-        ({"method": "random-features", "kernel": "poly"}, "kernel='poly' has no random features; give public rows"),
+        ({"solver": "landmarks"}, "needs public rows: pass landmarks="),
+        ({"solver": "landmarks", "landmarks": np.ones((3, 2))}, "landmarks have 2 features, the nodes' rows 9"),
+        ({"solver": "random-features", "kernel": "poly"}, "kernel='poly' has no random features; give public rows"),
         (
             {"kernel": "poly"},
             "no random features to describe the common mean with; give public rows",
@@ -307,14 +310,14 @@ def test_parameters_that_are_refused(options, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ep.ProjectionConsensus(schedule="x"), "schedule='x' must be"),
-        (lambda: ep.ProjectionConsensus(start="x"), "start='x' must be"),
-        (lambda: ep.ProjectionConsensus(noise=-1), "noise=-1 must be"),
-        (lambda: ep.ProjectionConsensus(rho=0), "rho=0 must be"),
-        (lambda: ep.RandomFeatures(7), "n_features=7 must be an even number"),
-        (lambda: ep.ProjectionConsensus(centring_features=1), "centring_features=1 must be an even number >= 2"),
-        (lambda: ep.Tracking(columns=-3), "columns=-3 must be a whole number >= 0"),
-        (lambda: ep.Landmarks(min_rows=0), "min_rows=0 must be a whole number >= 1"),
+        (lambda: ep.solvers.ProjectionConsensus(schedule="x"), "schedule='x' must be"),
+        (lambda: ep.solvers.ProjectionConsensus(start="x"), "start='x' must be"),
+        (lambda: ep.solvers.ProjectionConsensus(noise=-1), "noise=-1 must be"),
+        (lambda: ep.solvers.ProjectionConsensus(rho=0), "rho=0 must be"),
+        (lambda: ep.solvers.RandomFeatures(7), "n_features=7 must be an even number"),
+        (lambda: ep.solvers.ProjectionConsensus(centring_features=1), "centring_features=1 must be an even number >= 2"),
+        (lambda: ep.solvers.Tracking(columns=-3), "columns=-3 must be a whole number >= 0"),
+        (lambda: ep.solvers.Landmarks(min_rows=0), "min_rows=0 must be a whole number >= 1"),
     ],
 )
 def test_methods_that_are_refused(make, message):
@@ -370,7 +373,7 @@ def test_kernel_functions_of_one_name_are_kept_apart():
     first = ep.GraphKernelPCA(1, kernel=closure(0.01), graph="ring:2", center=False, random_state=0).fit(tables)
     before = first.transform(tables["n0"])
     second = ep.GraphKernelPCA(1, kernel=closure(0.3), graph="ring:2", center=False, random_state=0)
-    with contextlib.suppress(ep.NotConvergedWarning):
+    with contextlib.suppress(ep.errors.NotConvergedWarning):
         second.fit(tables)
     np.testing.assert_array_equal(first.transform(tables["n0"]), before)
     assert function_name(doubled_cosine) == f"{__name__}:doubled_cosine"
@@ -384,13 +387,13 @@ def test_functions_that_cannot_be_imported_are_refused_where_nodes_are_in_other_
     ep.GraphKernelPCA(1, kernel=doubled_cosine, engine=engine)._find_algorithm(engine)
 
 
-@pytest.mark.parametrize("method", [ep.ProjectionConsensus(), ep.RandomFeatures(64), "neighbourhood", "tracking"])
+@pytest.mark.parametrize("method", [ep.solvers.ProjectionConsensus(), ep.solvers.RandomFeatures(64), "neighbourhood", "tracking"])
 def test_plans_announce_what_runs_and_enough_rounds(method):
     tables = uneven(6, 4)
     options = {"graph": "ring:2", "random_state": 0, "max_iterations": 7}
-    pca = ep.GraphPCA(2, **options) if method == "tracking" else ep.GraphKernelPCA(2, method=method, gamma=0.02, **options)
+    pca = ep.GraphPCA(2, **options) if method == "tracking" else ep.GraphKernelPCA(2, solver=method, gamma=0.02, **options)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         pca.fit(tables)
     plan = pca._plan(pca._find_algorithm(ep.engines.InProcess()))
     assert {message.function for message in pca.ledger_} - {"maximum", "pass_on_maximum"} <= {
@@ -401,12 +404,12 @@ def test_plans_announce_what_runs_and_enough_rounds(method):
 
 
 def test_features_have_no_similarity():
-    pca = ep.GraphKernelPCA(1, graph="ring:2", method=ep.RandomFeatures(64), random_state=0).fit(uneven(4))
-    with pytest.raises(InputError, match="similarity is with a fit of method='central', and this one is of 'random-features'"):
+    pca = ep.GraphKernelPCA(1, graph="ring:2", solver=ep.solvers.RandomFeatures(64), random_state=0).fit(uneven(4))
+    with pytest.raises(InputError, match="similarity is with a fit of solver='central', and this one is of 'random-features'"):
         pca.similarity(pca)
     with pytest.raises(InputError, match="compare scores on new rows instead"):
-        pca.similarity(ep.GraphKernelPCA(1, graph="ring:2", method="central").fit(uneven(4)))
-    with pytest.raises(InputError, match="method 'random-features' has no augmented Lagrangian"):
+        pca.similarity(ep.GraphKernelPCA(1, graph="ring:2", solver="central").fit(uneven(4)))
+    with pytest.raises(InputError, match="solver 'random-features' has no augmented Lagrangian"):
         _ = pca.lagrangian_
 
 

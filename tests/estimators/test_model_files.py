@@ -54,7 +54,7 @@ def replace_arrays(model: Path, **changes: Any) -> None:
         fitted(center=False, scale="pooled", solver="subspace", max_rounds=400),
         fitted({name: rows.astype(np.float32) for name, rows in SITES.items()}, center="site", solver="krylov"),
         fitted({name: pd.DataFrame(rows, columns=list("uvwxyz")) for name, rows in SITES.items()}),
-        fitted(solver=ep.Krylov(proxy="B"), n_components=np.int64(3)),
+        fitted(solver=ep.solvers.Krylov(proxy="B"), n_components=np.int64(3)),
         fitted(n_components=None, random_state=None),
     ],
     ids=["auto", "share", "scaled", "float32", "named", "instance", "all"],
@@ -86,7 +86,7 @@ def test_a_loaded_model_can_be_fitted_again(model: Path):
 
 
 def test_the_manifest_tells_a_reader_everything(model: Path):
-    save_model(fitted(solver=ep.Krylov(proxy="A")), model, overwrite=True)
+    save_model(fitted(solver=ep.solvers.Krylov(proxy="A")), model, overwrite=True)
     facts = json.loads((model / "manifest.json").read_text())
     assert (facts["format"], facts["format_version"]) == ("eigenpact model", 1)
     assert facts["eigenpact"] == ep.__version__

@@ -38,7 +38,7 @@ EXACT = ["gram", "krylov", "auto"]
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     """scikit-learn's own checks, every solver."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         check(estimator)
 
 
@@ -74,7 +74,7 @@ def test_exactness_on_digits_by_label(solver: str) -> None:
 
 
 @pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-8])
-@pytest.mark.parametrize("solver", ["krylov", "subspace", ep.Krylov(max_blocks=3), ep.Krylov(proxy=0)])
+@pytest.mark.parametrize("solver", ["krylov", "subspace", ep.solvers.Krylov(max_blocks=3), ep.solvers.Krylov(proxy=0)])
 def test_angle_estimate_along_the_way(solver: Any, tol: float) -> None:
     """Stopped early, the estimated sine is within a factor of ten of the true one."""
     pca = ep.FederatedPCA(10, solver=solver, tol=tol, random_state=0).fit(SITES)
@@ -94,7 +94,7 @@ def test_the_same_sites_in_three_ways() -> None:
     assert listed.sites_ == tuple(f"site{i}" for i in range(10))
 
 
-@pytest.mark.parametrize("solver", [*EXACT, "subspace", ep.Krylov(start="one-shot"), ep.Krylov(proxy="digit 3")])
+@pytest.mark.parametrize("solver", [*EXACT, "subspace", ep.solvers.Krylov(start="one-shot"), ep.solvers.Krylov(proxy="digit 3")])
 @pytest.mark.parametrize("scale", [None, "pooled"])
 @pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.csr_array])
 def test_sparse_equals_dense(solver: Any, scale: Any, kind: Any) -> None:
@@ -219,17 +219,17 @@ def test_history_and_callback_tell_every_round() -> None:
 
 def test_not_converging_is_a_warning_with_advice() -> None:
     """Too few rounds: a result, a reason and a warning."""
-    with pytest.warns(ep.NotConvergedWarning, match="max_rounds=2 reached"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="max_rounds=2 reached"):
         pca = ep.FederatedPCA(3, solver="subspace", max_rounds=2, random_state=0).fit(SITES)
     assert not pca.converged_
     assert pca.n_rounds_ == 2
     assert "raise max_rounds" in pca.stop_reason_
 
 
-@pytest.mark.parametrize("solver", ["krylov", ep.Krylov(start="one-shot"), ep.Subspace(start="one-shot")])
+@pytest.mark.parametrize("solver", ["krylov", ep.solvers.Krylov(start="one-shot"), ep.solvers.Subspace(start="one-shot")])
 def test_max_rounds_counts_the_one_shot_start(solver: Any) -> None:
     """The one-shot start is a round like any other."""
-    with pytest.warns(ep.NotConvergedWarning):
+    with pytest.warns(ep.errors.NotConvergedWarning):
         pca = ep.FederatedPCA(3, solver=solver, max_rounds=3, tol=0, random_state=0).fit(SITES)
     assert pca.n_rounds_ == 3
 
@@ -249,7 +249,7 @@ def test_public_rows_as_proxy() -> None:
     """Rows that resemble the sites' save rounds and change nothing else."""
     public = X[::7]
     plain = ep.FederatedPCA(5, solver="krylov", random_state=0).fit(SITES)
-    helped = ep.FederatedPCA(5, solver=ep.Krylov(proxy=public), random_state=0).fit(SITES)
+    helped = ep.FederatedPCA(5, solver=ep.solvers.Krylov(proxy=public), random_state=0).fit(SITES)
     assert largest_sine(plain.components_.T, helped.components_.T) <= 1e-8
     assert helped.n_rounds_ <= plain.n_rounds_
     assert all(message.note != "own" for message in helped.ledger_)
@@ -257,7 +257,7 @@ def test_public_rows_as_proxy() -> None:
 
 def test_clone_pickle_and_repr() -> None:
     """Cloned with the same parameters; pickled without callback and rows, solvers and engines included."""
-    pca = ep.FederatedPCA(3, solver=ep.Krylov(max_blocks=5), engine=ep.engines.InProcess(threads=1), callback=print)
+    pca = ep.FederatedPCA(3, solver=ep.solvers.Krylov(max_blocks=5), engine=ep.engines.InProcess(threads=1), callback=print)
     assert clone(pca).get_params()["solver"] is not None
     quiet = clone(pca).set_params(callback=lambda _: None).fit(SITES)
     again = pickle.loads(pickle.dumps(quiet))
@@ -314,7 +314,7 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
     pca = ep.FederatedPCA(1)
     with pytest.raises(error, match=message) as caught:
         pca.fit(sites)
-    assert isinstance(caught.value, ep.EigenpactError)
+    assert isinstance(caught.value, ep.errors.EigenpactError)
     assert not hasattr(pca, "components_")
 
 
@@ -327,8 +327,8 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
         ({"n_components": "mle"}, "n_components='mle'"),
         ({"solver": "svd"}, "unknown solver 'svd'; the solvers of FederatedPCA are auto, faps, gram, krylov"),
         ({"solver": 3}, "solver=3 must be one of auto, faps, .* or an instance such as FAPS"),
-        ({"solver": ep.Krylov(proxy="nobody")}, "proxy='nobody' is not a site; the sites are digit 0"),
-        ({"solver": ep.Krylov(proxy=10)}, "proxy=10 is not an index of the 10 sites"),
+        ({"solver": ep.solvers.Krylov(proxy="nobody")}, "proxy='nobody' is not a site; the sites are digit 0"),
+        ({"solver": ep.solvers.Krylov(proxy=10)}, "proxy=10 is not an index of the 10 sites"),
         ({"engine": "spark"}, "unknown engine 'spark'; the engines are inprocess, mpi"),
         ({"center": "median"}, "center='median' must be 'pooled', 'site' or False"),
         ({"center": 0}, "center=0 must be"),
@@ -336,13 +336,16 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
         ({"tol": -1}, "tol=-1"),
         ({"tol": "small"}, "tol='small'"),
         ({"callback": 3}, "callback=3 must be a function"),
-        ({"solver": ep.Krylov(proxy=True)}, "proxy=True must be a site's name"),
-        ({"solver": ep.Krylov(proxy=np.array([["a", "b"]]))}, "proxy is neither a site nor a dense table"),
-        ({"solver": ep.Krylov(proxy=sp.eye_array(64))}, "proxy is neither a site nor a dense table"),
+        ({"solver": ep.solvers.Krylov(proxy=True)}, "proxy=True must be a site's name"),
+        ({"solver": ep.solvers.Krylov(proxy=np.array([["a", "b"]]))}, "proxy is neither a site nor a dense table"),
+        ({"solver": ep.solvers.Krylov(proxy=sp.eye_array(64))}, "proxy is neither a site nor a dense table"),
         ({"max_rounds": 0}, "max_rounds=0"),
         ({"max_rounds": "many"}, "max_rounds='many' must be a whole number"),
         ({"random_state": -1}, "random_state=-1 is not a seed"),
-        ({"solver": ep.Krylov(proxy=np.ones((5, 3)))}, r"proxy rows have shape \(5, 3\); give a table with the sites' 64"),
+        (
+            {"solver": ep.solvers.Krylov(proxy=np.ones((5, 3)))},
+            r"proxy rows have shape \(5, 3\); give a table with the sites' 64",
+        ),
     ],
 )
 def test_bad_parameters_are_named(options: dict[str, Any], message: str) -> None:
@@ -354,7 +357,7 @@ def test_bad_parameters_are_named(options: dict[str, Any], message: str) -> None
     assert pca.components_ is before
 
 
-@pytest.mark.parametrize("algorithm", [ep.Krylov, ep.Subspace])
+@pytest.mark.parametrize("algorithm", [ep.solvers.Krylov, ep.solvers.Subspace])
 def test_unknown_start(algorithm: Any) -> None:
     """A start that does not exist is not taken for another."""
     with pytest.raises(InputError, match="start='oneshot' must be one of random, one-shot"):
@@ -380,7 +383,7 @@ def test_transform_of_several_sites_says_what_to_do() -> None:
 def test_max_blocks_too_small() -> None:
     """A basis of two blocks cannot be restarted."""
     with pytest.raises(InputError, match="max_blocks=2 must be a whole number >= 3"):
-        ep.Krylov(max_blocks=2)
+        ep.solvers.Krylov(max_blocks=2)
 
 
 def test_labels_must_fit_the_rows() -> None:
@@ -392,7 +395,7 @@ def test_labels_must_fit_the_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "solver", ["auto", "gram", "krylov", "subspace", ep.Krylov(max_blocks=np.int64(4)), ep.Krylov(proxy=X[:9])]
+    "solver", ["auto", "gram", "krylov", "subspace", ep.solvers.Krylov(max_blocks=np.int64(4)), ep.solvers.Krylov(proxy=X[:9])]
 )
 def test_a_finished_journal_gives_the_same_model_again(solver: Any, tmp_path: Path) -> None:
     """Every solver and numpy's own numbers as parameters can be journaled; a second fit replays to the same bits."""
@@ -415,7 +418,7 @@ def test_a_journal_of_another_seed_or_solver_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("solver", ["subspace", "krylov", ep.Krylov(start="one-shot"), ep.Krylov(max_blocks=3)])
+@pytest.mark.parametrize("solver", ["subspace", "krylov", ep.solvers.Krylov(start="one-shot"), ep.solvers.Krylov(max_blocks=3)])
 @pytest.mark.parametrize("max_rounds", [5, 3000])
 def test_resume_from_a_journal_cut_at_every_round(
     solver: Any, max_rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -424,7 +427,7 @@ def test_resume_from_a_journal_cut_at_every_round(
     monkeypatch.setattr(steps, "CUT_AFTER", 1)
     options: dict[str, Any] = {"solver": solver, "max_rounds": max_rounds, "random_state": 0}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         whole = ep.FederatedPCA(3, **options).fit(SITES)
         for stop in (1, 2, whole.n_rounds_ - 1, whole.n_rounds_):
             path = tmp_path / f"run{stop}"
@@ -511,8 +514,8 @@ def test_a_residual_that_could_not_be_confirmed_is_not_called_converged() -> Non
     """Stopped by max_rounds right after a start that may have missed a direction: small residual, but no claim."""
     own, other = np.random.default_rng(0).normal(size=(2, 30, 40))
     own[:, 0], other[:, 3] = np.linspace(-3, 3, 30), np.linspace(-4, 4, 30)
-    with pytest.warns(ep.NotConvergedWarning, match="a direction of larger variance is not excluded yet"):
-        pca = ep.FederatedPCA(1, solver=ep.Krylov(proxy="a"), tol=0.5, max_rounds=1, center="site", random_state=0).fit(
+    with pytest.warns(ep.errors.NotConvergedWarning, match="a direction of larger variance is not excluded yet"):
+        pca = ep.FederatedPCA(1, solver=ep.solvers.Krylov(proxy="a"), tol=0.5, max_rounds=1, center="site", random_state=0).fit(
             {"a": own, "b": other}
         )
     assert not pca.converged_

@@ -25,11 +25,11 @@ def fitted(**options: Any) -> ep.PersonalizedPCA:
     return ep.PersonalizedPCA(2, 3, **settings).fit(MODEL.sites)
 
 
-@parametrize_with_checks([ep.PersonalizedPCA(), ep.PersonalizedPCA(solver=ep.PerPCA(start="random"), max_rounds=50)])
+@parametrize_with_checks([ep.PersonalizedPCA(), ep.PersonalizedPCA(solver=ep.solvers.PerPCA(start="random"), max_rounds=50)])
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     """scikit-learn's own checks, one matrix as one site."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         check(estimator)
 
 
@@ -94,8 +94,8 @@ def test_sparse_and_single_precision(kind: Any) -> None:
     assert pca.transform(kind(MODEL.sites["site0"]), site="site0").shape == (200, 5)
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
-@pytest.mark.parametrize("solver", ["varpro", "perpca", ep.PerPCA(choice=2), "distpca"])
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
+@pytest.mark.parametrize("solver", ["varpro", "perpca", ep.solvers.PerPCA(choice=2), "distpca"])
 def test_ranks_by_site_and_sites_with_few_rows(solver: Any) -> None:
     """A dict gives every site its own rank; a site has no more local components than its rows leave."""
     sites = dict(MODEL.sites) | {"tiny": MODEL.sites["site0"][:2], "one": MODEL.sites["site1"][:1]}
@@ -105,7 +105,7 @@ def test_ranks_by_site_and_sites_with_few_rows(solver: Any) -> None:
     for V in pca.local_components_.values():
         W = np.concatenate([pca.components_, V])
         np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-12)
-    with pytest.raises(ep.EigenpactError, match="n_local has no entry for site 'one'"):
+    with pytest.raises(ep.errors.EigenpactError, match="n_local has no entry for site 'one'"):
         ep.PersonalizedPCA(2, {s: 1 for s in sites if s != "one"}, solver=solver).fit(sites)
     for site, V in pca.local_components_.items():
         assert len(V) == len(pca.local_explained_variance_[site])
@@ -125,7 +125,7 @@ def test_misalignment_is_the_mean_projectors() -> None:
     assert pca.misalignment_ == pytest.approx(1 - np.linalg.eigvalsh(mean)[-1], abs=1e-6)
     assert fitted(misalignment=False).misalignment_ is None
     same = {name: X @ np.diag([5, 4, 3] + [0.1] * 9) for name, X in MODEL.sites.items()}
-    with pytest.warns(ep.NotIdentifiableWarning, match="raise n_global or lower n_local"):
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="raise n_global or lower n_local"):
         ep.PersonalizedPCA(1, 2, center=False, random_state=0).fit(same)
 
 
@@ -213,7 +213,7 @@ def test_clone_pickle_and_labels() -> None:
         ({"n_local": {"site0": 1.5}}, "n_local=1.5 for site 'site0'"),
         ({"n_local": {}}, "has no entry"),
         ({"solver": "krylov"}, "the solvers of PersonalizedPCA are perpca, varpro"),
-        ({"solver": ep.PerPCA}, r"an instance such as PerPCA\(\)"),
+        ({"solver": ep.solvers.PerPCA}, r"an instance such as PerPCA\(\)"),
         ({"center": "median"}, "center='median'"),
         ({"scale": "site"}, "scale='site'"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be a share"),
@@ -311,14 +311,14 @@ def test_sites_without_local_components_are_alike() -> None:
     np.testing.assert_allclose(pca.site_distances_[5], [1, 1, 1, 1, 1, 0], atol=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_max_rounds_is_never_exceeded() -> None:
     for solver in ("varpro", "perpca", "distpca"):
         with pytest.raises(InputError, match="max_rounds=1 leaves no round after a merged start"):
             fitted(solver=solver, max_rounds=1)
     with pytest.raises(InputError, match="max_rounds=1 leaves no round for the objective"):
         fitted(solver="pooled", max_rounds=1)
-    for solver in (ep.VarPro(start="random"), ep.PerPCA(start="random"), "individual"):
+    for solver in (ep.solvers.VarPro(start="random"), ep.solvers.PerPCA(start="random"), "individual"):
         assert fitted(solver=solver, max_rounds=1).n_rounds_ == 1
     for solver in ("varpro", "perpca", "distpca", "pooled"):
         for most in (2, 3):

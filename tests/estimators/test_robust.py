@@ -19,7 +19,7 @@ from eigenpact.estimators.plans import functions_of, plan_of
 
 
 @parametrize_with_checks([ep.RobustPCA(1), ep.RobustPCA(1, center=False, scale="robust")])
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_sklearn(estimator: Any, check: Any) -> None:
     """Its tables are noise without a low-rank part: a feature may be lost there, and then it says so."""
     check(estimator)
@@ -68,18 +68,18 @@ def test_a_row_alone_has_the_same_scores() -> None:
 
 def test_low_rank_and_sparse_stay_with_their_sites() -> None:
     pca, rows, low_rank, sparse = fitted(private=["site1"])
-    np.testing.assert_allclose(pca.low_rank_("site0"), low_rank["site0"], atol=1e-8)
-    np.testing.assert_allclose(pca.sparse_("site0"), sparse["site0"], atol=1e-8)
+    np.testing.assert_allclose(pca.low_rank("site0"), low_rank["site0"], atol=1e-8)
+    np.testing.assert_allclose(pca.sparse("site0"), sparse["site0"], atol=1e-8)
     with pytest.raises(InputError, match="private"):
-        pca.low_rank_("site1")
+        pca.low_rank("site1")
     with pytest.raises(InputError, match="private"):
-        pca.sparse_("site1")
-    assert set(pca.error_shares_()) == {"site0", "site2"}
+        pca.sparse("site1")
+    assert set(pca.error_shares()) == {"site0", "site2"}
     low, errors = pca.decompose(rows["site1"])  # what its owner may run
     np.testing.assert_allclose(low, low_rank["site1"], atol=1e-8)
     np.testing.assert_allclose(errors, sparse["site1"], atol=1e-8)
     with pytest.raises(InputError, match=r"no site 'nowhere'.*site0, site1, site2"):
-        pca.low_rank_("nowhere")
+        pca.low_rank("nowhere")
     with pytest.raises(InputError, match="list of site names"):
         ep.RobustPCA(3, private="site1").fit(rows)
     with pytest.raises(InputError, match="'oslo', which is no site"):
@@ -97,8 +97,8 @@ def test_no_row_and_no_score_is_in_the_ledger() -> None:
     """No message has an axis as long as a site's number of rows, and none of a decomposition."""
     pca, rows, _, _ = fitted()
     before = len(pca.ledger_)
-    pca.low_rank_("site0")
-    pca.error_shares_()
+    pca.low_rank("site0")
+    pca.error_shares()
     assert len(pca.ledger_) == before
     assert all(50 not in shape[1:] for m in pca.ledger_ for shape in m.shapes)
     lengths = {n for m in pca.ledger_ for shape in m.shapes for n in shape}
@@ -114,7 +114,7 @@ def test_pickling_drops_the_rows() -> None:
     loaded = pickle.loads(data)
     np.testing.assert_array_equal(loaded.transform(rows["site0"]), pca.transform(rows["site0"]))
     with pytest.raises(InputError, match=r"does not hold the rows of site 'site0'; at the site, run decompose\(rows\)"):
-        loaded.low_rank_("site0")
+        loaded.low_rank("site0")
     np.testing.assert_allclose(loaded.decompose(rows["site0"])[0], low_rank["site0"], atol=1e-8)
     again = clone(pca).fit(rows)
     assert again.components_.tobytes() == pca.components_.tobytes()
@@ -153,7 +153,7 @@ def test_zarr_and_whole_numbers_on_disk(tmp_path: Path) -> None:
     X = np.where(rng.random(L.shape) < 0.05, 3000, L).astype(np.int16)
     stored = zarr.create_array(store=str(tmp_path / "a.zarr"), data=X, chunks=(16, 40))
     pca = ep.RobustPCA(2, center=False, random_state=0).fit({"a": stored, "b": X})
-    np.testing.assert_allclose(pca.low_rank_("a"), L, atol=1e-6)
+    np.testing.assert_allclose(pca.low_rank("a"), L, atol=1e-6)
     mapped = np.lib.format.open_memmap(tmp_path / "c.npy", mode="w+", dtype=np.complex128, shape=(9, 3))
     with pytest.raises(InputTypeError, match="complex128 does not hold real numbers"):
         ep.RobustPCA(2).fit({"a": mapped})
@@ -173,7 +173,7 @@ def test_tables_labels_sparse_and_single_precision() -> None:
     by_label = ep.RobustPCA(3, random_state=0).fit(frame, sites=labels)
     assert by_label.sites_ == pca.sites_
     assert list(by_label.feature_names_in_) == list(frame.columns)
-    np.testing.assert_allclose(by_label.low_rank_("site0"), low_rank["site0"], atol=1e-8)
+    np.testing.assert_allclose(by_label.low_rank("site0"), low_rank["site0"], atol=1e-8)
     thin = {name: scipy.sparse.csr_matrix(part) for name, part in rows.items()}
     assert ep.RobustPCA(3, random_state=0).fit(thin).components_.tobytes() == pca.components_.tobytes()
     single = ep.RobustPCA(3, random_state=0).fit({name: part.astype(np.float32) for name, part in rows.items()})
@@ -187,7 +187,7 @@ def test_features_of_very_different_units() -> None:
     pca, rows, low_rank, _ = fitted()
     units = 10.0 ** np.random.default_rng(0).uniform(-4, 4, 50)
     scaled = ep.RobustPCA(3, scale="robust", random_state=0).fit({name: X * units for name, X in rows.items()})
-    np.testing.assert_allclose(scaled.low_rank_("site1") / units, low_rank["site1"], atol=1e-7)
+    np.testing.assert_allclose(scaled.low_rank("site1") / units, low_rank["site1"], atol=1e-7)
     assert scaled.error_share_ == pytest.approx(pca.error_share_, abs=1e-3)
 
 
@@ -216,7 +216,7 @@ def test_only_this_estimator_takes_missing_entries() -> None:
         ({"center": "site"}, "center='site' must be 'pooled' or False"),
         ({"scale": "pooled"}, "scale='pooled' must be None or 'robust'"),
         ({"solver": "krylov"}, "unknown solver 'krylov'; the solvers of RobustPCA are dcf, shrinking"),
-        ({"solver": ep.Krylov()}, "is one of FederatedPCA; the solvers of RobustPCA are dcf, shrinking"),
+        ({"solver": ep.solvers.Krylov()}, "is one of FederatedPCA; the solvers of RobustPCA are dcf, shrinking"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], message: str) -> None:
@@ -235,18 +235,18 @@ def test_several_sites_are_transformed_one_by_one() -> None:
 
 def test_not_converging_is_said() -> None:
     rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1)
-    with pytest.warns(ep.NotConvergedWarning, match="max_rounds=3 reached"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="max_rounds=3 reached"):
         assert not ep.RobustPCA(3, random_state=0, max_rounds=3).fit(rows).converged_
 
 
 def test_site_policies_know_the_solvers() -> None:
     """A plan lists the robust set-up and no gather, unless shares are asked for."""
-    plan = plan_of(ep.Shrinking(), 200, 3)
+    plan = plan_of(ep.solvers.Shrinking(), 200, 3)
     assert plan.kinds == ("local", "sum")
     assert set(plan.functions) <= set(functions_of("shrinking"))
     assert any("count_parts" in name for name in plan.functions)
     assert not any("spread" in name for name in plan.functions)
-    assert "gather" in ep.RobustPCA(3, tell_shares=True)._plan(ep.Shrinking()).kinds
+    assert "gather" in ep.RobustPCA(3, tell_shares=True)._plan(ep.solvers.Shrinking()).kinds
     assert any(name == "eigenpact:descend/1" for name in functions_of("dcf"))
 
 
@@ -263,10 +263,10 @@ def test_private_is_fixed_by_fitting_and_checked_before_it() -> None:
     pca = ep.RobustPCA(3, private=names, random_state=0).fit(rows)
     names.clear()
     with pytest.raises(InputError, match="private"):
-        pca.low_rank_("site1")
+        pca.low_rank("site1")
     pca.set_params(private=("site0",))
     with pytest.raises(InputError, match="private"):
-        pca.low_rank_("site0")
+        pca.low_rank("site0")
     wrong = ep.RobustPCA(3, private={"oslo"}, random_state=0)
     with pytest.raises(InputError, match="'oslo', which is no site; the sites are site0, site1, site2"):
         wrong.fit(rows)
@@ -279,16 +279,16 @@ def test_one_of_two_sites_can_be_suspect() -> None:
     X = L.copy()
     X[:60] = np.where(rng.random((60, 60)) < 0.6, 30.0, X[:60])
     pca = ep.RobustPCA(3, random_state=0).fit({"bad": X[:60], "good": X[60:]})
-    assert list(pca.suspect_sites_()) == ["bad"]
+    assert list(pca.suspect_sites()) == ["bad"]
 
 
 @pytest.mark.parametrize("solver", ["shrinking", "dcf"])
 def test_telling_shares_counts_as_a_round(solver: str) -> None:
     rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
     for most in (3, 5):
-        with pytest.warns(ep.NotConvergedWarning, match=f"max_rounds={most} reached"):
+        with pytest.warns(ep.errors.NotConvergedWarning, match=f"max_rounds={most} reached"):
             pca = ep.RobustPCA(3, solver=solver, random_state=0, max_rounds=most, tell_shares=True).fit(rows)
         assert pca.n_rounds_ == most
-        assert set(pca.error_shares_()) == set(rows)
+        assert set(pca.error_shares()) == set(rows)
     with pytest.raises(InputError, match="leaves no round for tell_shares"):
         ep.RobustPCA(3, tell_shares=True, max_rounds=1).fit(rows)

@@ -75,14 +75,14 @@ def main(folder: Path, docs: Path) -> dict[str, Any]:
         engine = Mail(folder / name, Policy.from_dict(allowed))
         found = estimator(engine).fit(sites).components_
         seen[name] = [float(abs(np.linalg.det(found @ exact.T))), engine.bytes > 0]
-    node = ep.GraphKernelPCA(1, kernel="linear", center=False, method="alone", graph=RING).fit(sites)
+    node = ep.GraphKernelPCA(1, kernel="linear", center=False, solver="alone", graph=RING).fit(sites)
     unit = sites["a"] / np.linalg.norm(sites["a"], axis=1, keepdims=True)  # kernels are scaled to cosines
     exact_scores, scores = unit @ np.linalg.svd(unit)[2][0], node.transform(sites["a"], site="a")[:, 0]
     seen["alone"] = float(abs(scores @ exact_scores) / np.linalg.norm(scores) / np.linalg.norm(exact_scores))
     try:
         narrow = Policy.from_dict(allowed | {"solvers": ["gram"], "functions": list(functions_of("gram"))})
         make["nystrom"](Mail(folder / "narrow", narrow)).fit(sites)
-    except ep.EigenpactError as error:
+    except ep.errors.EigenpactError as error:
         seen["refused"] = str(error)
     seen["compared"] = [run.name for run in compare(sites, 2).runs]
     seen["default policy"] = [f for f in read_policy(None).functions if not f.startswith("eigenpact:")]

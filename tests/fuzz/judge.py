@@ -98,7 +98,7 @@ def judge(answer: Answer, true: Truth, asked: Asked) -> Verdict:
     """The verdict on an answer."""
     if answer.error is not None:
         told = f"{type(answer.error).__name__}: {answer.error}"
-        return Verdict("refused" if isinstance(answer.error, ep.EigenpactError) else "wrong", told)
+        return Verdict("refused" if isinstance(answer.error, ep.errors.EigenpactError) else "wrong", told)
     pca = answer.pca
     coarse = float(np.finfo(pca.components_.dtype).eps)  # single precision rows give components in single precision
     Z = np.asarray(pca.components_, dtype=np.float64).T
@@ -120,10 +120,14 @@ def judge(answer: Answer, true: Truth, asked: Asked) -> Verdict:
     def verdict(word: Word, why: str = "") -> Verdict:
         return Verdict(word, why, **numbers)
 
-    told_tie, told_unconverged = (_among(answer, kind) for kind in (ep.NotIdentifiableWarning, ep.NotConvergedWarning))
+    told_tie, told_unconverged = (
+        _among(answer, kind) for kind in (ep.errors.NotIdentifiableWarning, ep.errors.NotConvergedWarning)
+    )
     if asked.exact and not pca.converged_:
         return verdict("honest") if told_unconverged else verdict("wrong", "not converged, and no warning")
-    stray = [kind for kind in answer.warned if not issubclass(kind, ep.NotIdentifiableWarning | ep.NotConvergedWarning)]
+    stray = [
+        kind for kind in answer.warned if not issubclass(kind, ep.errors.NotIdentifiableWarning | ep.errors.NotConvergedWarning)
+    ]
     faults = [f"warned of {stray[0].__name__}"] if stray else []
     if asked.exact:
         faults += _variance_faults(pca, Z, true, coarse)

@@ -240,7 +240,7 @@ def test_judge_at_a_tie() -> None:
     U = np.linalg.qr(U - U.mean(axis=0))[0]
     made = Problem({"A": U * [3, 2, 2, 2, 1]}, 2)
     other, bad = turned(made, 1.0, 3), turned(made, 1.0, 4)
-    tie = (ep.NotIdentifiableWarning,)
+    tie = (ep.errors.NotIdentifiableWarning,)
     variances = {
         name: getattr(PCA(2).fit(made.sites["A"]), name) for name in ("explained_variance_", "explained_variance_ratio_")
     }
@@ -256,7 +256,9 @@ def test_judge_of_errors_warnings_and_estimates() -> None:
     made = plain()
     assert judge(Answer(error=ZeroDivisionError("x")), truth(made), Asked(1e-8)).word == "wrong"
     assert verdict(made, warned=(RuntimeWarning,)).word == "wrong"
-    assert verdict(made, warned=(ep.NotConvergedWarning,), converged_=False, components_=turned(made, 0.5)).word == "honest"
+    assert (
+        verdict(made, warned=(ep.errors.NotConvergedWarning,), converged_=False, components_=turned(made, 0.5)).word == "honest"
+    )
     rough = turned(made, 0.1)
     assert verdict(made, Asked(1.0, exact=False), components_=rough, angle_estimate_=0.05).word == "right"
     assert verdict(made, Asked(1.0, exact=False), components_=rough, angle_estimate_=1e-3).word == "wrong"

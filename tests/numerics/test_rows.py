@@ -222,7 +222,7 @@ def test_sites_of_another_array_library_give_the_same_answer() -> None:
     rng = np.random.default_rng(0)
     sites = {"A": rng.normal(size=(40, 6)), "B": rng.normal(size=(30, 6))}
     elsewhere = {name: array_api_strict.asarray(X) for name, X in sites.items()}
-    for solver in ("gram", "krylov", ep.Krylov(start="one-shot"), ep.Krylov(proxy="B")):
+    for solver in ("gram", "krylov", ep.solvers.Krylov(start="one-shot"), ep.solvers.Krylov(proxy="B")):
         one = ep.FederatedPCA(2, solver=solver, random_state=0).fit(sites)
         other = ep.FederatedPCA(2, solver=solver, random_state=0).fit(elsewhere)
         np.testing.assert_allclose(one.components_, other.components_, atol=1e-9)
@@ -239,7 +239,7 @@ def test_sites_of_another_array_library_give_the_same_answer() -> None:
 )
 def test_bad_rows_of_another_array_library(X: Any, message: str) -> None:
     """The same errors, without copying the rows here."""
-    with pytest.raises(ep.EigenpactError, match=message):
+    with pytest.raises(ep.errors.EigenpactError, match=message):
         ep.FederatedPCA(1).fit({"A": X})
 
 

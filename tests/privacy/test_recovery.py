@@ -112,7 +112,7 @@ def test_directions_lost_in_rounding_are_left_out() -> None:
 @pytest.mark.parametrize("start", ["one-shot", "random"])
 def test_first_message_of_faps(start: Any, digits: dict[str, Any]) -> None:
     """M_i = beta_i Z + (I - Z Z^T) C_i Z, with beta_i a known multiple of lambda_1(C_i), for every site of a real run."""
-    spy = overheard(ep.FAPS(start=start), digits, 5, tol=1e-3)
+    spy = overheard(ep.solvers.FAPS(start=start), digits, 5, tol=1e-3)
     for name in digits:
         C = scatter(digits, name)
         first = spy.replies(name, "consensus_step")[0]
@@ -150,8 +150,8 @@ def faps_run(start: Any, rounds: int) -> tuple[Eavesdropper, Any]:
     rng = np.random.default_rng(2)
     mixing = np.linalg.qr(rng.normal(size=(10, 10)))[0] * 1.2 ** -np.arange(10)
     sites = {name: rng.normal(size=(n, 10)) @ mixing.T for name, n in {"A": 20, "B": 40, "C": 30}.items()}
-    with pytest.warns(ep.NotConvergedWarning):
-        spy = overheard(ep.FAPS(start=start), sites, 2, tol=0, max_rounds=rounds + 1 + (start == "one-shot"))
+    with pytest.warns(ep.errors.NotConvergedWarning):
+        spy = overheard(ep.solvers.FAPS(start=start), sites, 2, tol=0, max_rounds=rounds + 1 + (start == "one-shot"))
     assert len(spy.replies("A", "consensus_step")) == rounds
     return spy, scatter(sites, "A")
 

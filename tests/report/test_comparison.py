@@ -19,7 +19,7 @@ from eigenpact.algorithms import auto
 from eigenpact.algorithms.method import method
 from eigenpact.algorithms.products import scatter_action
 from eigenpact.algorithms.solution import Solution
-from eigenpact.errors import InputError, SiteFailure
+from eigenpact.errors import InputError, SiteError
 from eigenpact.estimators.choices import joint_solvers
 from eigenpact.report import comparison, pictures, truth
 from eigenpact.report.comparison import Comparison, Run, candidates, compare
@@ -82,8 +82,8 @@ def test_truth_is_centred_and_scaled_as_asked(options, rows):
 
 
 def test_numbers_are_those_of_the_estimator():
-    run = compare(SITES, 2, max_rounds=4, tol=1e-9, random_state=5, solvers={"subspace": ep.Subspace()}).runs[0]
-    with pytest.warns(ep.NotConvergedWarning):
+    run = compare(SITES, 2, max_rounds=4, tol=1e-9, random_state=5, solvers={"subspace": ep.solvers.Subspace()}).runs[0]
+    with pytest.warns(ep.errors.NotConvergedWarning):
         pca = ep.FederatedPCA(2, solver="subspace", max_rounds=4, tol=1e-9, random_state=5).fit(SITES)
     assert (run.outcome, run.reason) == ("not converged", pca.stop_reason_)
     assert (run.rounds, run.setup_rounds, run.n_components) == (4, 2, 2)
@@ -98,7 +98,7 @@ def test_numbers_are_those_of_the_estimator():
 @pytest.mark.parametrize("dense_features", [100, 0])
 def test_every_round_is_measured_by_the_pooled_scatter(monkeypatch, dense_features):
     monkeypatch.setattr(truth, "DENSE_FEATURES", dense_features)
-    run = compare(SITES, 2, tol=1e-6, solvers={"subspace": ep.Subspace()}).runs[0]
+    run = compare(SITES, 2, tol=1e-6, solvers={"subspace": ep.solvers.Subspace()}).runs[0]
     pca = ep.FederatedPCA(2, solver="subspace", tol=1e-6, random_state=0).fit(SITES)
     assert [point.round for point in run.curve] == [record.round for record in pca.history_]
     assert [point.kkt for point in run.curve] == pytest.approx([record.kkt for record in pca.history_], rel=1e-6)
@@ -155,7 +155,7 @@ def test_time_for_measuring_is_not_the_solvers(monkeypatch):
         return measured(self, Z)
 
     monkeypatch.setattr(truth.Pooled, "residual", slow)
-    run = compare(SITES, 2, solvers={"krylov": ep.Krylov()}).runs[0]
+    run = compare(SITES, 2, solvers={"krylov": ep.solvers.Krylov()}).runs[0]
     assert now > 100 * len(run.curve) > 0
     assert run.seconds == 0.0
     assert {point.seconds for point in run.curve} == {0.0}
@@ -179,7 +179,7 @@ class Raises:
     ("error", "outcome"),
     [
         (InputError("not for such data"), "not applicable"),
-        (SiteFailure("site 'west' is ill"), "failed"),
+        (SiteError("site 'west' is ill"), "failed"),
         (np.linalg.LinAlgError("did not converge"), "failed"),
     ],
 )

@@ -15,7 +15,7 @@ from eigenpact.runtime.ledger import COORDINATOR, describe
 def ledger() -> Ledger:
     rng = np.random.default_rng(0)
     sites = {name: rng.normal(size=(n, 8)) for name, n in (("A", 30), ("B", 2), ("C", 20))}
-    return ep.FederatedPCA(3, solver=ep.Krylov(start="one-shot", proxy="A"), random_state=0).fit(sites).ledger_
+    return ep.FederatedPCA(3, solver=ep.solvers.Krylov(start="one-shot", proxy="A"), random_state=0).fit(sites).ledger_
 
 
 def test_what_left_accounts_for_every_byte_up(ledger):

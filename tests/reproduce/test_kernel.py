@@ -57,7 +57,7 @@ def test_algorithm_1_on_twenty_nodes():
     """The first row of the results table, at one seed."""
     nodes = kernel.deal(20, 100, 3).nodes
     pca = kernel.fitted(nodes)
-    found = kernel.similarities(pca, kernel.fitted(nodes, method="central"))
+    found = kernel.similarities(pca, kernel.fitted(nodes, solver="central"))
     assert pca.converged_
     assert pca.n_iterations_ <= 30
     assert found.mean() >= 0.975
@@ -67,11 +67,11 @@ def test_algorithm_1_on_twenty_nodes():
 def test_nodes_sorted_by_digit():
     """Random features find the central scores; Algorithm 1 fails and says so."""
     dealt = kernel.deal(20, 40, 0, by_digit=True, held_out=200)
-    exact = kernel.fitted(dealt.nodes, method="central").transform(dealt.held_out)[:, 0]
-    pca = kernel.fitted(dealt.nodes, method="random-features")
+    exact = kernel.fitted(dealt.nodes, solver="central").transform(dealt.held_out)[:, 0]
+    pca = kernel.fitted(dealt.nodes, solver="random-features")
     for node in ("n00", "n13"):
         scores = pca.transform(dealt.held_out, site=node)[:, 0]
         assert abs(np.corrcoef(scores, exact)[0, 1]) >= 0.997
     failing = kernel.fitted(dealt.nodes)
     assert not failing.converged_
-    assert "method='random-features'" in failing.stop_reason_
+    assert "solver='random-features'" in failing.stop_reason_

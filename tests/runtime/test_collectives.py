@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenpact.errors import InputError, ProgramError, SiteFailure, WireError
+from eigenpact.errors import InputError, ProgramError, SiteError, WireError
 from eigenpact.runtime import (
     COORDINATOR,
     At,
@@ -292,7 +292,7 @@ def test_arguments_and_results_cannot_be_changed_in_place(connect):
     async def spoiled_sum():
         (await Sum(weighted, np.ones(3)))[1][:] = 0
 
-    with pytest.raises(SiteFailure, match=r"spoil failed at site 'a'.*read-only"):
+    with pytest.raises(SiteError, match=r"spoil failed at site 'a'.*read-only"):
         run(connect(SITES), spoiled_argument)
     for body in (spoiled_result, spoiled_sum):
         with pytest.raises(ValueError, match="read-only"):
@@ -333,7 +333,7 @@ def test_a_failing_site_and_its_function_are_named(connect):
     async def body():
         await Sum(fails_at_c)
 
-    with pytest.raises(SiteFailure, match="fails_at_c failed at site 'c': ZeroDivisionError"):
+    with pytest.raises(SiteError, match="fails_at_c failed at site 'c': ZeroDivisionError"):
         run(connect(SITES), body)
 
 
@@ -382,7 +382,7 @@ def test_the_body_is_closed_when_a_collective_fails(connect):
         finally:
             closed.append(True)
 
-    with pytest.raises(SiteFailure):
+    with pytest.raises(SiteError):
         run(connect(SITES), body)
     assert closed == [True]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenpact.errors import TooFewSites
+from eigenpact.errors import TooFewSitesError
 from eigenpact.runtime import COORDINATOR, Driver, Progress, Sum
 from tests.runtime.programs import ROUNDS, action, bits, chained, plain, remembering, set_up
 
@@ -96,7 +96,7 @@ def test_sites_may_be_lost_one_after_the_other_and_at_once(connect, three_sites)
 
 def test_below_min_sites_the_run_ends(connect, three_sites):
     losing = losing_c_at((0, 3))
-    with pytest.raises(TooFewSites, match=r"lost C: 2 site\(s\) left, min_sites is 3; bring the sites back"):
+    with pytest.raises(TooFewSitesError, match=r"lost C: 2 site\(s\) left, min_sites is 3; bring the sites back"):
         Driver(connect(three_sites, losing=losing), min_sites=3).run(plain)
     assert Driver(connect(three_sites, losing=losing), min_sites=2).run(plain)[0] == 10
 

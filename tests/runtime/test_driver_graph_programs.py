@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenpact.errors import ProgramError, SiteFailure, WireError
+from eigenpact.errors import ProgramError, SiteError, WireError
 from eigenpact.runtime import At, Chain, Driver, Exchange, Gather, Journal, Local, Max, Reply, Site, Sum, local
 from eigenpact.runtime.consensus import diameter
 
@@ -185,7 +185,7 @@ def test_a_lost_node_ends_the_run(connect, collective):
         await Local(begin)
         await collective
 
-    with pytest.raises(SiteFailure, match="lost c: a graph program needs every node"):
+    with pytest.raises(SiteError, match="lost c: a graph program needs every node"):
         run(connect(nodes(RING), RING, losing=lambda r: {"c"} if r.step == 2 else set()), body, RING)
 
 

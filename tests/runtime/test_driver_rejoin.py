@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from eigenpact.errors import JournalError, TooFewSites
+from eigenpact.errors import JournalError, TooFewSitesError
 from eigenpact.runtime import Driver, Journal, Progress, SiteServer, Sum
 from eigenpact.runtime import steps as steps_module
 from eigenpact.runtime.steps import MAX_RETURNS
@@ -216,21 +216,21 @@ def test_returns_are_counted_across_resumes_and_cuts(connect, three_sites, tmp_p
 def test_the_last_good_subspace_is_kept_when_too_few_sites_are_left(connect, three_sites):
     bases = []
     connection = connect(three_sites, losing=losing_c_at((0, 5)))
-    with pytest.raises(TooFewSites, match=r"lost C: 2 site\(s\) left, min_sites is 3") as caught:
+    with pytest.raises(TooFewSitesError, match=r"lost C: 2 site\(s\) left, min_sites is 3") as caught:
         Driver(connection, min_sites=3, callback=lambda record: bases.append(record.basis)).run(plain)
     assert len(bases) == 2
     assert caught.value.basis.tolist() == bases[-1].tolist()
-    with pytest.raises(TooFewSites) as caught:
+    with pytest.raises(TooFewSitesError) as caught:
         Driver(connect(three_sites, losing=losing_c_at((0, 1))), min_sites=3).run(plain)
     assert caught.value.basis is None
 
 
 def test_too_few_sites_to_begin_with(connect, three_sites, tmp_path):
-    with pytest.raises(TooFewSites, match=r"3 site\(s\) answer \(A, B, C\), min_sites is 4; bring up the others"):
+    with pytest.raises(TooFewSitesError, match=r"3 site\(s\) answer \(A, B, C\), min_sites is 4; bring up the others"):
         Driver(connect(three_sites), min_sites=4)
     connection = connect(three_sites)
     connection.lost = {"B"}
-    with pytest.raises(TooFewSites, match=r"2 site\(s\) answer \(A, C\), min_sites is 3"):
+    with pytest.raises(TooFewSitesError, match=r"2 site\(s\) answer \(A, C\), min_sites is 3"):
         session(connection, plain, tmp_path / "run", min_sites=3)
     assert session(connect(three_sites), plain, tmp_path / "run", min_sites=3)[0][0] == 15
 
@@ -238,7 +238,7 @@ def test_too_few_sites_to_begin_with(connect, three_sites, tmp_path):
 def test_a_run_that_ended_with_too_few_sites_goes_on_when_they_are_back(connect, three_sites, tmp_path):
     whole = Driver(connect(three_sites)).run(plain)
     connection = connect(three_sites, losing=losing_c_at((0, 5)))
-    with pytest.raises(TooFewSites):
+    with pytest.raises(TooFewSitesError):
         session(connection, plain, tmp_path / "run", min_sites=3)
     connection.lost, connection.losing = set(), lambda _: set()
     result, driver = session(connection, plain, tmp_path / "run", min_sites=3)
@@ -256,5 +256,5 @@ def test_reasons_are_in_the_ledger_and_in_the_error(connect, three_sites):
     connection = connect(three_sites)
     driver = Driver(connection, min_sites=3)
     del connection.inner._servers["B"]
-    with pytest.raises(TooFewSites, match=r"lost B \(not here\): 2 site"):
+    with pytest.raises(TooFewSitesError, match=r"lost B \(not here\): 2 site"):
         driver.run(plain)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eigenpact.errors import SiteFailure, TooFewSites, WireError
+from eigenpact.errors import SiteError, TooFewSitesError, WireError
 from eigenpact.runtime import Driver, Gather, MailConnection, Reply, Request, Site, SiteEndpoint, SiteServer, Sum, local, wire
 from eigenpact.runtime import mail as mail_module
 from eigenpact.runtime.mail import CHECKSUM, PREFIX, _checksum, _seal, _unseal
@@ -276,7 +276,7 @@ def test_a_site_restarted_unnoticed_is_lost_and_taken_back(post, connect, three_
 
 def test_no_site_answers_at_all(post):
     post.on_reply = lambda _site, _data: []
-    with pytest.raises(TooFewSites, match="none of 3 sites answered within 10 s"):
+    with pytest.raises(TooFewSitesError, match="none of 3 sites answered within 10 s"):
         connected(post)
 
 
@@ -459,7 +459,7 @@ def test_a_failing_function_names_site_and_function(post):
     async def program(_start, _state):
         await Sum(breaks_at_b)
 
-    with pytest.raises(SiteFailure, match=r"breaks_at_b at site 'B': SiteFailure: breaks_at_b failed at site 'B': ZeroDivision"):
+    with pytest.raises(SiteError, match=r"breaks_at_b at site 'B': SiteError: breaks_at_b failed at site 'B': ZeroDivision"):
         ran(post, program)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from eigenpact.algorithms.consensus.krylov import model_directions
 from eigenpact.algorithms.setup import keep_centre
-from eigenpact.errors import FileError, InputError, PolicyError, SiteFailure, StepError, WireError
+from eigenpact.errors import FileError, InputError, PolicyError, SiteError, StepError, WireError
 from eigenpact.runtime import (
     Connection,
     Driver,
@@ -295,7 +295,7 @@ def test_a_failure_tells_nothing_of_the_rows(gate: Gate, tmp_path: Path) -> None
     async def careless(_start: Any, _state: Any) -> Any:
         return await Sum(fails)
 
-    with pytest.raises(SiteFailure, match=r"fails failed at site 'lima': ValueError$") as caught:
+    with pytest.raises(SiteError, match=r"fails failed at site 'lima': ValueError$") as caught:
         Driver(connection, plan=replace(PLAN, features=None)).run(careless)
     assert "cannot use" not in str(caught.value)
     assert "cannot use [0. 1. 2.]" in told[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenpact.errors import EigenpactError, InputError, SiteFailure, StepError, WireError
+from eigenpact.errors import EigenpactError, InputError, SiteError, StepError, WireError
 from eigenpact.runtime import Reply, Request, Site, SiteServer, local
 
 runs: list[str] = []
@@ -155,8 +155,8 @@ def test_an_unknown_function_is_refused_and_changes_nothing(server):
     [
         (keeps_too_much, WireError, r"keeps \['b'\], declared are \['a'\]"),
         (wrong_shape, WireError, r"reply 'a' has shape \(2, 3\), declared is \(d\)"),
-        (ragged, SiteFailure, "ValueError"),
-        (breaks, SiteFailure, "ZeroDivisionError"),
+        (ragged, SiteError, "ValueError"),
+        (breaks, SiteError, "ZeroDivisionError"),
         (complains, InputError, "not these rows"),
     ],
     ids=lambda value: getattr(value, "short_name", None),

@@ -1,8 +1,8 @@
 """``solver="auto"``: the exact solver with the least modelled time on the engine at hand.
 
 The model is rounds x latency + bytes / bandwidth + flops / rate, with the engine's constants.  Only exact solvers that reveal
-nothing but sums are considered, unless a one-shot start is allowed (``ep.Auto(start="one-shot")``), which shows the coordinator
-every site's leading directions.  The table of estimates is kept with the answer.
+nothing but sums are considered, unless a one-shot start is allowed (``ep.solvers.Auto(start="one-shot")``), which shows the
+coordinator every site's leading directions.  The table of estimates is kept with the answer.
 """
 
 from __future__ import annotations

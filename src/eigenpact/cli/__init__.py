@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from .commands import check, compare, coordinator, demo, federation, fit, reproduce, show, site, transform
+from .commands import compare, coordinator, demo, federation, fit, reproduce, show, site, site_check, transform
 from .consoles import print_error, stdout
 
 
@@ -35,9 +35,9 @@ app.command("compare", epilog="Example: eigenpact compare north.csv south.csv we
 app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
-app.command("check", epilog="Example: eigenpact check heart/cleveland/site.toml")(check.command)
 app.add_typer(federation.app, name="federation")
 app.add_typer(coordinator.app, name="coordinator")
+site.app.command("check", epilog="Example: eigenpact site check heart/cleveland/site.toml")(site_check.command)
 app.add_typer(site.app, name="site")
 
 

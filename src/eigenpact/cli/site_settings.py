@@ -37,7 +37,7 @@ allow_digest = true      # runs that can be resumed: a keyed digest of this site
 """
 
 SITE = """\
-# What is checked by: eigenpact check site.toml
+# What is checked by: eigenpact site check site.toml
 kit = "."
 data = "patients.csv"    # this site's table; a path beside this file or an absolute one
 policy = "policy.toml"

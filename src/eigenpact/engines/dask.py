@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from ..errors import EigenpactError, InputError, MissingExtraError, ProgramError, SiteFailure
+from ..errors import EigenpactError, InputError, MissingExtraError, ProgramError, SiteError
 from ..runtime import Costs, Job, MailConnection, Outcome, SiteEndpoint, SiteServer, Summation
 from .blas import limited_blas
 
@@ -230,7 +230,7 @@ class DaskPost:
         else:
             answer = await self._client.scheduler.proxy(worker=worker, msg=call | {"op": "actor_execute"})
         if answer["status"] == "error":
-            raise SiteFailure(f"a site's actor at worker {worker} failed: {answer['exception']!r}")
+            raise SiteError(f"a site's actor at worker {worker} failed: {answer['exception']!r}")
         return bytes(answer["result"])
 
     async def _reach_all(self) -> bool:
@@ -291,11 +291,9 @@ def _made(client: Any, name: str, worker: str, future: Any) -> Any:
                 raise
             except TimeoutError as error:
                 if worker not in client.nthreads():
-                    raise SiteFailure(f"site {name!r} could not be made: worker {worker} is gone; fit again") from error
+                    raise SiteError(f"site {name!r} could not be made: worker {worker} is gone; fit again") from error
             except Exception as error:
-                raise SiteFailure(
-                    f"site {name!r} could not be made at worker {worker}: {type(error).__name__}: {error}"
-                ) from error
+                raise SiteError(f"site {name!r} could not be made at worker {worker}: {type(error).__name__}: {error}") from error
 
 
 def _workers(client: Any) -> dict[str, str]:
@@ -364,7 +362,7 @@ def _by_worker(client: Any, blocks: list[Any], workers: Mapping[str, str]) -> di
     for block in blocks:
         here = [worker for worker in holders[block.key] if worker in workers]
         if not here:
-            raise SiteFailure(f"no worker holds block {block.key} any more; compute the blocks again")
+            raise SiteError(f"no worker holds block {block.key} any more; compute the blocks again")
         local.setdefault(min(here, key=lambda worker: (len(local.get(worker, ())), worker)), []).append(block)
     return local
 

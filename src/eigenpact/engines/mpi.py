@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, ProgramError, SiteFailure
+from ..errors import InputError, ProgramError, SiteError
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
 from .blas import limited_blas
 from .ranks import all_gather, broadcast, cut, receive, send, world
@@ -302,7 +302,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
                 send(comm, wire.pack({"error": response.error}, response.arrays))
         packed = None if header["stop"] else broadcast(comm)
     if packed is None:
-        raise SiteFailure(f"the run was stopped by rank 0: {header['stop']}")
+        raise SiteError(f"the run was stopped by rank 0: {header['stop']}")
     return with_kept(Outcome.unpack(packed), servers)
 
 
@@ -336,7 +336,7 @@ def _execute(server: SiteServer, request: Request, after: int) -> Response:
     """Run a request; a failure travels to rank 0 as text, where it ends the run on every rank."""
     try:
         return server.execute(request, after)
-    except Exception as error:  # reported, not swallowed: rank 0 raises SiteFailure with this text
+    except Exception as error:  # reported, not swallowed: rank 0 raises SiteError with this text
         return Response(server.name, error="".join(traceback.format_exception(error)))
 
 

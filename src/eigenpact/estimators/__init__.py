@@ -2,8 +2,9 @@
 
 from .graph.kernel import GraphKernelPCA
 from .graph.pca import GraphPCA
+from .model_files import load_model, save_model
 from .pca import FederatedPCA
 from .personalized import PersonalizedPCA
 from .robust import RobustPCA
 
-__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA", "PersonalizedPCA", "RobustPCA"]
+__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA", "PersonalizedPCA", "RobustPCA", "load_model", "save_model"]

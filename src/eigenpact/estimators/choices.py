@@ -27,23 +27,23 @@ def joint_solvers() -> dict[str, Any]:
     return {name: solver for name, solver in solvers_for("FederatedPCA").items() if declaration_of(solver).role != "choice"}
 
 
-def find_solver(estimator: str, solver: Any, also: Sequence[str] = (), word: str = "solver") -> Any:
+def find_solver(estimator: str, solver: Any, also: Sequence[str] = ()) -> Any:
     """The algorithm that the ``solver`` argument of an estimator stands for: by name, or an instance of a declared class.
 
-    ``also`` names what the estimator makes otherwise, ``word`` is what it calls the argument.
+    ``also`` names what the estimator makes otherwise.
     """
     known = solvers_for(estimator)
     if isinstance(solver, str) and solver in known:
         return known[solver]()
     allowed = ", ".join([*known, *also])
     if isinstance(solver, str) and (reason := unusable(solver)) is not None:
-        raise InputError(f"{word}={solver!r} of an installed package cannot be used: {reason}; repair or uninstall that package")
+        raise InputError(f"solver={solver!r} of an installed package cannot be used: {reason}; repair or uninstall that package")
     if isinstance(solver, str):
-        raise InputError(f"unknown {word} {solver!r}; the solvers of {estimator} are {allowed}")
+        raise InputError(f"unknown solver {solver!r}; the solvers of {estimator} are {allowed}")
     if not hasattr(solver, "fit") or not dataclasses.is_dataclass(solver) or isinstance(solver, type):
-        raise InputError(f"{word}={solver!r} must be one of {allowed}, or an instance such as {_example(known)}()")
+        raise InputError(f"solver={solver!r} must be one of {allowed}, or an instance such as ep.solvers.{_example(known)}()")
     if estimator_of(solver) != estimator:
-        raise InputError(f"{word}={solver!r} is one of {estimator_of(solver)}; the solvers of {estimator} are {allowed}")
+        raise InputError(f"solver={solver!r} is one of {estimator_of(solver)}; the solvers of {estimator} are {allowed}")
     return solver
 
 

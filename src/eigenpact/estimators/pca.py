@@ -39,7 +39,7 @@ class FederatedPCA(SiteEstimator):
     n_components : int, float or None
         Number of components; a share of the variance in (0, 1) (solvers "auto", "gram", "krylov"); None for all.
     solver : str or algorithm
-        "auto", "gram", "krylov", "subspace", or an instance with parameters, e.g. ``ep.Krylov(proxy="A")``.
+        "auto", "gram", "krylov", "subspace", or an instance with parameters, e.g. ``ep.solvers.Krylov(proxy="A")``.
     center : "pooled", "site" or False
         Subtract the pooled mean, each site's own mean, or nothing.
     scale : None or "pooled"

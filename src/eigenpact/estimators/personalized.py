@@ -52,7 +52,7 @@ class PersonalizedPCA(SiteEstimator):
         Number of local components, for all sites or by site; a site whose rows have lower rank gets fewer.
     solver : str or algorithm
         "varpro" (default), "perpca", the baselines "individual", "pooled" and "distpca", or an instance with parameters, e.g.
-        ``ep.PerPCA(choice=2, start="covariance")``.
+        ``ep.solvers.PerPCA(choice=2, start="covariance")``.
     center : "pooled", "site" or False
         Subtract the pooled mean, each site's own mean, or nothing (as the paper does; a mean that is 1e5 times the spread then
         leaves too few digits for the rest).

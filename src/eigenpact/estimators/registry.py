@@ -15,6 +15,11 @@ from ..algorithms.method import FamilyName, Method, Role, declaration_of
 from ..runtime.local import installed_solvers, own_modules
 
 
+def all_solvers() -> tuple[Any, ...]:
+    """Classes of all solvers, the package's own first."""
+    return _found()[0]
+
+
 def solvers_for(*estimators: str) -> dict[str, Any]:
     """Classes of the solvers that these estimators take, by name: "auto", exact ones, estimates, baselines.
 
@@ -27,7 +32,7 @@ def solvers_for(*estimators: str) -> dict[str, Any]:
         declared: Method = solver.declared
         return roles.index(declared.role), families.index(declared.family), declared.name
 
-    return {solver.name: solver for solver in sorted(_found()[0], key=place) if estimator_of(solver) in estimators}
+    return {solver.name: solver for solver in sorted(all_solvers(), key=place) if estimator_of(solver) in estimators}
 
 
 def estimator_of(solver: Any) -> str:

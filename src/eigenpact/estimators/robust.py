@@ -52,15 +52,16 @@ class RobustPCA(SiteEstimator):
         "upper" looks for the steepest fall of the spectrum after a few rounds and cuts there (solver "shrinking");
         "exact" needs the true rank.
     solver : str or algorithm
-        "shrinking" (hard thresholds, exact consensus step), "dcf" (the paper's DCF-PCA), or an instance such as ``ep.DCF(K=2)``.
+        "shrinking" (hard thresholds, exact consensus step), "dcf" (the paper's DCF-PCA), or an instance with parameters, e.g.
+        ``ep.solvers.DCF(K=2)``.
     center : "pooled" or False
         Find a common mean along with the components, beginning at the medians; or none, for rows whose mean is near zero.
     scale : None or "robust"
         Divide features by the median deviations from their medians, so that one threshold suits features of different units.
     private : list, tuple or set of site names
-        Sites that take part but reveal no L_i: ``low_rank_`` and ``sparse_`` refuse them, and their rows are not remembered.
+        Sites that take part but reveal no L_i: ``low_rank`` and ``sparse`` refuse them, and their rows are not remembered.
     tell_shares : bool
-        Ask every site in the end for the share of its entries that are wrong, so that ``error_shares_()`` knows all sites.
+        Ask every site in the end for the share of its entries that are wrong, so that ``error_shares()`` knows all sites.
         Sites held by this process are known without asking.
     tol : float, optional
         How far the basis may still turn in a round; None takes the solver's own.
@@ -94,7 +95,7 @@ class RobustPCA(SiteEstimator):
     >>> import numpy as np, eigenpact as ep
     >>> rows, low_rank, sparse = ep.datasets.corrupted_problem(40, 120, rank=2, share=0.1, sites=3)
     >>> pca = ep.RobustPCA(2, random_state=0).fit(rows)
-    >>> round(pca.error_share_, 3), bool(np.allclose(pca.sparse_("site1"), sparse["site1"]))
+    >>> round(pca.error_share_, 3), bool(np.allclose(pca.sparse("site1"), sparse["site1"]))
     (0.1, True)
     """
 
@@ -256,11 +257,11 @@ class RobustPCA(SiteEstimator):
 
     # -- using ----------------------------------------------------------------------------------
 
-    def low_rank_(self, site: str) -> Any:
+    def low_rank(self, site: str) -> Any:
         """The low-rank part L_i (n_i, n_features) of a site's rows, mean included; computed here, nothing is sent."""
         return self._decomposed(self._rows_of(site))[1]
 
-    def sparse_(self, site: str) -> Any:
+    def sparse(self, site: str) -> Any:
         """The errors S_i (n_i, n_features) of a site's rows, zero where there are none; computed here, nothing is sent."""
         return self._decomposed(self._rows_of(site))[2]
 
@@ -292,20 +293,20 @@ class RobustPCA(SiteEstimator):
             )
         return self.fit(X, y, sites=sites).transform(X)
 
-    def error_shares_(self) -> dict[str, float]:
+    def error_shares(self) -> dict[str, float]:
         """Site -> share of its observed entries that are errors; for all sites with ``tell_shares=True``, else for those here."""
         check_is_fitted(self)
         if self._shares:
             return dict(self._shares)
         return {name: self._error_share(rows) for name, rows in sorted(self._held().items())}
 
-    def suspect_sites_(self) -> dict[str, float]:
+    def suspect_sites(self) -> dict[str, float]:
         """Site -> share of errors, for sites with far more errors than the others."""
-        shares = self.error_shares_()
+        shares = self.error_shares()
         usual = sorted(shares.values())[(len(shares) - 1) // 2] if shares else 0.0
         return {name: share for name, share in shares.items() if share > SUSPECT + SUSPECT_TIMES * usual}
 
-    def report_(self) -> str:
+    def summary(self) -> str:
         """A few lines for people: rank, rounds, errors, and sites that stand out."""
         lines = [
             f"{self.n_components_} components of {len(self.sites_)} sites after {self.n_rounds_} rounds; "
@@ -313,7 +314,7 @@ class RobustPCA(SiteEstimator):
             f"errors: {100 * self.error_share_:.2f} % of the observed entries; noise {self.noise_scale_:.2g} beside entries of "
             f"{self.entry_size_:.2g}",
         ]
-        suspects = self.suspect_sites_()
+        suspects = self.suspect_sites()
         lines += [f"site {name!r} stands out: {100 * share:.1f} % of its entries are errors" for name, share in suspects.items()]
         return "\n".join(lines if suspects else [*lines, "no site stands out"])
 

@@ -100,10 +100,10 @@ def fig3(size: Size, seed: int, watch: Watch) -> Reproduced:
             watch.on_round(f"{count} nodes, dealing {repeat + 1}")
             nodes = deal(count, about["images"], seed + repeat).nodes
             pca, ours = _timed(nodes, graph=graph, engine=InProcess(threads=1))
-            central, theirs = _timed(nodes, graph=graph, method="central")
-            schedule = fitted(nodes, graph=graph, method=ProjectionConsensus(schedule="paper"))
+            central, theirs = _timed(nodes, graph=graph, solver="central")
+            schedule = fitted(nodes, graph=graph, solver=ProjectionConsensus(schedule="paper"))
             cosines = similarities(pca, central)
-            best = similarities(fitted(nodes, graph=graph, method="best-local"), central)
+            best = similarities(fitted(nodes, graph=graph, solver="best-local"), central)
             paper = similarities(schedule, central).mean()
             found.append((cosines.mean(), cosines.min(), paper, best.mean(), pca.n_iterations_, ours / count, theirs))
         means = np.mean(found, axis=0)
@@ -155,13 +155,13 @@ def fig5(size: Size, seed: int, watch: Watch, repeats: int | None = None) -> Rep
         for repeat in range(repeats):
             watch.on_round(f"{neighbours} neighbours, dealing {repeat + 1}")
             nodes = deal(about["nodes"], about["images"], seed + repeat).nodes
-            central = fitted(nodes, graph=graph, method="central")
+            central = fitted(nodes, graph=graph, solver="central")
             for span, curves_found in after.items():
                 method = ProjectionConsensus(span=span, keep_iterates=True)
-                pca = fitted(nodes, graph=graph, method=method, tol=0.0, max_iterations=SHOWN)
+                pca = fitted(nodes, graph=graph, solver=method, tol=0.0, max_iterations=SHOWN)
                 curves_found.append(pca.iterate_similarity(central).mean(axis=1))
-            seen.append(similarities(fitted(nodes, graph=graph, method="neighbourhood"), central).mean())
-            near.append(similarities(fitted(nodes, graph=graph, method=Neighbourhood(projected=True)), central).mean())
+            seen.append(similarities(fitted(nodes, graph=graph, solver="neighbourhood"), central).mean())
+            near.append(similarities(fitted(nodes, graph=graph, solver=Neighbourhood(projected=True)), central).mean())
         curve, wide = ([float(value) for value in np.mean(found, axis=0)] for found in after.values())
         own_level, level = float(np.mean(near)), float(np.mean(seen))
         rows.append([neighbours, *(_shown(curve, own_level)), *(_shown(wide, level))])
@@ -196,8 +196,8 @@ def _mean_similarities(
     for repeat in range(repeats):
         watch.on_round(f"{images} images, dealing {repeat + 1}")
         dealt = deal(nodes, images, seed + repeat).nodes
-        central = fitted(dealt, graph=graph, method="central")
-        found.append([similarities(fitted(dealt, graph=graph, method=method), central).mean() for method in methods])
+        central = fitted(dealt, graph=graph, solver="central")
+        found.append([similarities(fitted(dealt, graph=graph, solver=method), central).mean() for method in methods])
     return [float(value) for value in np.mean(found, axis=0)]
 
 

@@ -7,7 +7,7 @@ How it is measured
     stay at the sites.
 How the paper was read
     Problems are those of Section 4.1, split evenly.  The paper does not print lambda, rho or most step sizes; DCF-PCA runs with
-    the settings of ``ep.DCF``, which are the same for all problems.  CF-PCA is DCF-PCA with one site.
+    the settings of ``ep.solvers.DCF``, which are the same for all problems.  CF-PCA is DCF-PCA with one site.
 
 References
     W. Chu, "Distributed robust principal component analysis".

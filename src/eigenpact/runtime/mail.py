@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
-from ..errors import EigenpactError, PolicyError, StepError, TooFewSites, WireError
+from ..errors import EigenpactError, PolicyError, StepError, TooFewSitesError, WireError
 from . import wire
 from .engine import Connection
 from .local import Arrays
@@ -170,10 +170,10 @@ class MailConnection(Connection):
                 self._present.discard(name)
         if told and all("lost" in header for header in told.values()):
             timeout = self._round_timeout
-            raise TooFewSites(f"none of {len(told)} sites answered within {timeout:g} s; start them, or allow more time")
+            raise TooFewSitesError(f"none of {len(told)} sites answered within {timeout:g} s; start them, or allow more time")
         if plan is None and told and not self._features:
             reasons = "; ".join(f"{name}: {self._reasons[name]}" for name in sorted(told))
-            raise TooFewSites(f"none of {len(told)} sites can take part: {reasons}")
+            raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")
         if plan is not None:
             self._note_steps(run, told)
 

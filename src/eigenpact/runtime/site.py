@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import EigenpactError, SiteFailure, StepError, WireError
+from ..errors import EigenpactError, SiteError, StepError, WireError
 from .fingerprint import DIGEST, rows_digest
 from .gate import Gate
 from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
@@ -229,7 +229,7 @@ class SiteServer:
             raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
         except Exception as error:
             told = "" if self._gate is not None else f": {error}"  # whose text may hold values of rows
-            raise SiteFailure(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}{told}") from error
+            raise SiteError(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}{told}") from error
         self._kept |= reply.keep
         self._inbox = {}
         return response

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, JournalError, PolicyError, SiteFailure, TooFewSites
+from ..errors import InputError, JournalError, PolicyError, SiteError, TooFewSitesError
 from . import wire
 from .account import Account
 from .collectives import Call
@@ -105,7 +105,7 @@ class Steps:
         self._checked: set[str] = set()  # sites that were asked for it in this session
         self._losses: Counter[str] = Counter()
         if len(self.roster) < min_sites and not (journal and journal.peek()):
-            raise TooFewSites(
+            raise TooFewSitesError(
                 f"{len(self.roster)} site(s) answer ({', '.join(self.roster)}), min_sites is {min_sites}; "
                 "bring up the others and fit again, or lower the engine's min_sites"
             )
@@ -156,7 +156,7 @@ class Steps:
         """Go on without the lost sites and with those that came back, under a new epoch."""
         lost = ", ".join(f"{name} ({why})" if why else name for name, why in sorted(change.lost.items()))
         if not self._coordinated:
-            raise SiteFailure(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
+            raise SiteError(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
         self._losses.update(change.lost.keys())
         for name in {*change.lost, *change.joined}:  # whoever comes back has begun anew, perhaps with other rows
             self._digests.pop(name, None)
@@ -169,7 +169,7 @@ class Steps:
             for name in change.joined:
                 self.account.event(self._epoch, self._step, name, "joined")
         if len(self.roster) < max(1, self._min_sites):
-            error = TooFewSites(
+            error = TooFewSitesError(
                 f"lost {lost}: {len(self.roster)} site(s) left, min_sites is {self._min_sites}; "
                 "bring the sites back and fit again, or lower the engine's min_sites"
             )
@@ -302,7 +302,7 @@ class Steps:
 
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
-            raise SiteFailure(f"{function.short_name} at site {response.site!r}: {response.error}")
+            raise SiteError(f"{function.short_name} at site {response.site!r}: {response.error}")
         if request.kind != DIGEST:
             self._after[response.site] = request.step
 
@@ -453,12 +453,12 @@ def _with_digest(plan: Plan) -> Plan:
     return replace(plan, functions=(*plan.functions, rows_digest.name), kinds=(*plan.kinds, DIGEST))
 
 
-def _cannot_begin(absent: Mapping[str, str], min_sites: int) -> PolicyError | TooFewSites:
+def _cannot_begin(absent: Mapping[str, str], min_sites: int) -> PolicyError | TooFewSitesError:
     """Sites that take no part, and why: by a rule of their own, or because they are not there."""
     told = "; ".join(f"{name}: {reason}" for name, reason in sorted(absent.items()))
     if any(reason.startswith("rule ") for reason in absent.values()):
         return PolicyError(f"refused before round 1 by {told}; ask for what these sites allow, or lower min_sites")
-    return TooFewSites(f"no run without {told}; min_sites is {min_sites}: see to these sites, or lower min_sites")
+    return TooFewSitesError(f"no run without {told}; min_sites is {min_sites}: see to these sites, or lower min_sites")
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:

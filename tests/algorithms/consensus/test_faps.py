@@ -97,7 +97,7 @@ def scatters(sites: dict[str, Array]) -> dict[str, Array]:
     return {name: X.T @ X for name, X in sites.items()}
 
 
-def fit(sites: dict[str, Array], p: int, solver: ep.FAPS, **options: Any) -> ep.FederatedPCA:
+def fit(sites: dict[str, Array], p: int, solver: ep.solvers.FAPS, **options: Any) -> ep.FederatedPCA:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
         return ep.FederatedPCA(p, solver=solver, random_state=0, **options).fit(sites)
@@ -110,7 +110,7 @@ def test_literal_mode_is_algorithm_1(p: int, unit: Any) -> None:
     sites, rounds = unequal_sites(), 31
     C = scatters(sites)
     spy, bases = Eavesdropper(ep.engines.InProcess()), []
-    solver = ep.FAPS(literal=True, inner="exact", beta=0.4, beta_unit=unit)
+    solver = ep.solvers.FAPS(literal=True, inner="exact", beta=0.4, beta_unit=unit)
     pca = fit(sites, p, solver, engine=spy, tol=0, max_rounds=rounds + 1, callback=lambda record: bases.append(record.basis))
     trace = sum(np.trace(S) for S in C.values())
     messages = {name: spy.replies(name, "literal_step") for name in sites}
@@ -240,7 +240,7 @@ def test_kept_state_is_two_blocks_and_scalars(inner: str) -> None:
 @pytest.mark.parametrize("start", ["random", "one-shot"])
 def test_every_inner_solver_converges(inner: Any, start: Any) -> None:
     sites = unequal_sites(20)
-    pca = ep.FederatedPCA(3, solver=ep.FAPS(inner=inner, start=start), random_state=0, tol=1e-11).fit(sites)
+    pca = ep.FederatedPCA(3, solver=ep.solvers.FAPS(inner=inner, start=start), random_state=0, tol=1e-11).fit(sites)
     assert pca.converged_
     assert largest_sine(pca.components_.T, leading(sum(scatters(sites).values()), 3)) <= 1e-8
 
@@ -279,7 +279,7 @@ def test_the_lagrangian_falls() -> None:
     """Proposition 19, with exact subproblems and beta_i = omega tr C for all sites, which the theory holds fixed: no (25)."""
     sites, omega = tiny_problem(), assumption_6(p=1, d=2)
     assert omega == pytest.approx(128)
-    solver = ep.FAPS(literal=True, inner="exact", beta=omega, beta_unit="trace", start="random")
+    solver = ep.solvers.FAPS(literal=True, inner="exact", beta=omega, beta_unit="trace", start="random")
     pca = fit(sites, 1, solver, tol=0, max_rounds=3000)
     rounds = [record.details for record in pca.history_ if "lagrangian" in record.details]
     lagrangian, trace = np.array([details["lagrangian"] for details in rounds]), np.trace(pooled(sites))
@@ -295,7 +295,9 @@ def test_the_lagrangian_falls() -> None:
 def test_converged_points_are_stationary(inner: Any, literal: bool) -> None:
     """Theorem 8: the residual by the pooled rows and the distances d_p(X_i, Z) vanish."""
     sites = tiny_problem()
-    pca = ep.FederatedPCA(1, solver=ep.FAPS(literal=literal, inner=inner, start="random"), random_state=0, tol=1e-14).fit(sites)
+    pca = ep.FederatedPCA(1, solver=ep.solvers.FAPS(literal=literal, inner=inner, start="random"), random_state=0, tol=1e-14).fit(
+        sites
+    )
     assert pca.converged_
     C, Z = pooled(sites), pca.components_.T
     assert np.linalg.norm(C @ Z - Z @ (Z.T @ C @ Z)) <= 1e-6 * np.trace(C)
@@ -323,7 +325,7 @@ def test_converged_points_are_stationary(inner: Any, literal: bool) -> None:
 )
 def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        ep.FAPS(**parameters)
+        ep.solvers.FAPS(**parameters)
     assert message in str(caught.value)
 
 
@@ -336,8 +338,8 @@ def test_too_few_rounds_are_told() -> None:
     assert not pca.converged_
 
 
-@pytest.mark.parametrize("solver", [ep.FAPS(), ep.FAPS(literal=True, inner="exact")], ids=["robust", "literal"])
-def test_resume_with_kept_state(solver: ep.FAPS, tmp_path: Any) -> None:
+@pytest.mark.parametrize("solver", [ep.solvers.FAPS(), ep.solvers.FAPS(literal=True, inner="exact")], ids=["robust", "literal"])
+def test_resume_with_kept_state(solver: ep.solvers.FAPS, tmp_path: Any) -> None:
     """Sites that forgot X_i and W_i are brought there again: the same bits, rounds and history wherever the run ended."""
 
     class Ended(Exception):

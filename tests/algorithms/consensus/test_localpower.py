@@ -27,7 +27,7 @@ def make_sites(seed: int = 0, n: int = 12, sizes: tuple[int, ...] = (30, 80, 20)
 def first_bases(sites: dict[str, Array], k: int, rounds: int, **parameters: Any) -> list[Array]:
     """Bases after the first rounds, all with local steps."""
     bases: list[Array] = []
-    solver = ep.LocalPower(patience=rounds, **parameters)
+    solver = ep.solvers.LocalPower(patience=rounds, **parameters)
     pca = ep.FederatedPCA(
         k, solver=solver, random_state=0, max_rounds=rounds + 1, tol=0, callback=lambda r: bases.append(r.basis)
     )
@@ -44,8 +44,8 @@ def truth(sites: dict[str, Array], k: int) -> Array:
 def test_one_local_step_is_subspace_iteration(start: Any) -> None:
     """q = 1: the same bits, rounds and messages."""
     sites = make_sites()
-    one = ep.FederatedPCA(3, solver=ep.LocalPower(q=1, start=start), random_state=0).fit(sites)
-    other = ep.FederatedPCA(3, solver=ep.Subspace(start=start), random_state=0).fit(sites)
+    one = ep.FederatedPCA(3, solver=ep.solvers.LocalPower(q=1, start=start), random_state=0).fit(sites)
+    other = ep.FederatedPCA(3, solver=ep.solvers.Subspace(start=start), random_state=0).fit(sites)
     assert one.components_.tobytes() == other.components_.tobytes()
     assert (one.n_rounds_, one.stop_reason_, one.ledger_.bytes_up) == (
         other.n_rounds_,
@@ -61,7 +61,7 @@ def test_local_steps_by_dense_matrices(align: Any, q: int) -> None:
     """Every site's reply is C_i times its aligned basis after q - 1 own iterations, and the sum weighs sites by their rows."""
     sites, k = make_sites(), 3
     spy = Eavesdropper(ep.engines.InProcess())
-    solver = ep.LocalPower(q=q, patience=4, align=align)
+    solver = ep.solvers.LocalPower(q=q, patience=4, align=align)
     pca = ep.FederatedPCA(k, solver=solver, engine=spy, random_state=0, tol=1e-6).fit(sites)
     n = sum(len(X) for X in sites.values())
     for t in range(3):
@@ -102,7 +102,7 @@ def test_local_steps_save_rounds_at_first() -> None:
     exact = truth(sites, 3)
     sines = {q: largest_sine(exact, first_bases(sites, 3, 3, q=q)[-1]) for q in (2, 4)}
     bases: list[Array] = []
-    solver = ep.Subspace()
+    solver = ep.solvers.Subspace()
     ep.FederatedPCA(3, solver=solver, random_state=0, callback=lambda record: bases.append(record.basis)).fit(sites)
     products = largest_sine(exact, bases[3])  # reported in round 4: after three products
     assert sines[4] < sines[2] < products
@@ -114,7 +114,7 @@ def test_local_steps_save_rounds_at_first() -> None:
 def test_q_is_halved_after_patience(q: int, patience: int, steps: list[int]) -> None:
     """As told to the sites, and as reported; then products only."""
     spy = Eavesdropper(ep.engines.InProcess())
-    solver = ep.LocalPower(q=q, patience=patience)
+    solver = ep.solvers.LocalPower(q=q, patience=patience)
     pca = ep.FederatedPCA(2, solver=solver, engine=spy, random_state=0).fit(make_sites())
     asked = [heard for heard in spy.heard if heard.site == "s0" and heard.function in ("local_power", "scatter_action")]
     assert [int(heard.args[1]) for heard in asked if heard.function == "local_power"] == steps
@@ -124,7 +124,7 @@ def test_q_is_halved_after_patience(q: int, patience: int, steps: list[int]) -> 
 
 def test_max_rounds_leaves_one_for_the_residual() -> None:
     with pytest.warns(NotConvergedWarning, match="max_rounds=2 reached at scaled KKT residual"):
-        pca = ep.FederatedPCA(2, solver=ep.LocalPower(q=8, patience=5), random_state=0, max_rounds=2).fit(make_sites())
+        pca = ep.FederatedPCA(2, solver=ep.solvers.LocalPower(q=8, patience=5), random_state=0, max_rounds=2).fit(make_sites())
     assert pca.n_rounds_ == 2
     assert pca.history_[-1].kkt is not None
 
@@ -141,5 +141,5 @@ def test_max_rounds_leaves_one_for_the_residual() -> None:
 )
 def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        ep.LocalPower(**parameters)
+        ep.solvers.LocalPower(**parameters)
     assert message in str(caught.value)

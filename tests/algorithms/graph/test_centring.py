@@ -16,7 +16,7 @@ def dealt(X, nodes=10):
 def compared(tables, k=1, **options):
     """A fit, its similarities (nodes x k) with the central fit, and the central variances per row."""
     pca = ep.GraphKernelPCA(k, random_state=0, **options).fit(tables)
-    central = ep.GraphKernelPCA(k, method="central", **options).fit(tables)
+    central = ep.GraphKernelPCA(k, solver="central", **options).fit(tables)
     found = np.array([np.diag(cosines) for cosines in pca.similarity(central).values()])
     X = np.concatenate(list(tables.values()))
     return pca, np.abs(found), np.mean(central.transform(X) ** 2, axis=0)
@@ -58,7 +58,7 @@ def test_directions_that_tie_are_not_called_converged():
     """Thirty directions of one variance: small steps say nothing; a smaller tol finds the central one in hundreds."""
     U = np.random.default_rng(0).uniform(size=(1000, 30))
     with pytest.warns(
-        ep.NotConvergedWarning, match="component 1 nearly ties with the next .*tol=0.001 and a large max_iterations"
+        ep.errors.NotConvergedWarning, match="component 1 nearly ties with the next .*tol=0.001 and a large max_iterations"
     ):
         pca, found, _ = compared(dealt(U))
     assert pca.notes_["tied"][0] > 0.9
@@ -69,7 +69,7 @@ def test_directions_that_tie_are_not_called_converged():
 def test_a_constant_that_wins_is_told(monkeypatch):
     """With the mean put ten times as far away as it is, projections have one: the diagnostic must see it."""
     monkeypatch.setattr(neighbourhood, "SLACK", 1e5)
-    with pytest.warns(ep.NotConvergedWarning, match="the mean makes up .* of its projections' squares"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="the mean makes up .* of its projections' squares"):
         pca, found, _ = compared(dealt(NORMAL), gamma=0.01)
     assert not pca.converged_
     assert pca.notes_["constant"][0] > 0.5
@@ -77,7 +77,7 @@ def test_a_constant_that_wins_is_told(monkeypatch):
 
 
 def test_rows_all_alike_are_refused():
-    with pytest.raises(ep.EigenpactError, match="all rows look alike to this kernel"):
+    with pytest.raises(ep.errors.EigenpactError, match="all rows look alike to this kernel"):
         ep.GraphKernelPCA(1, gamma=1e-14, random_state=0).fit(dealt(NORMAL))
 
 
@@ -94,6 +94,8 @@ def test_without_centring_components_are_different_ones():
 def test_what_could_not_be_removed_is_told(monkeypatch):
     """Without the nugget, as it was: the component before can hardly be removed, and comes again."""
     monkeypatch.setattr(neighbourhood, "NUGGET", 0.0)
-    with pytest.warns(ep.NotConvergedWarning, match="component 2 is not to be trusted: .*only 0.[0-7]. of the component before"):
+    with pytest.warns(
+        ep.errors.NotConvergedWarning, match="component 2 is not to be trusted: .*only 0.[0-7]. of the component before"
+    ):
         pca, _, _ = compared(dealt(NORMAL), 2, gamma=0.01, center=False)
     assert pca.notes_["share"][1] < 0.8

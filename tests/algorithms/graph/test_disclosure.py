@@ -66,12 +66,12 @@ def method_and_features(name, tables, **options):
     seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
     kernel, public = Kernel("rbf", 1 / 7), np.random.default_rng(9).normal(size=(9, 7)) * 2
     if name == "tracking":
-        return ep.GraphPCA(1, method=ep.Tracking(**options), **shared), tables
+        return ep.GraphPCA(1, solver=ep.solvers.Tracking(**options), **shared), tables
     if name == "landmarks":
-        pca = ep.GraphKernelPCA(1, method=ep.Landmarks(**options), landmarks=public, **shared)
+        pca = ep.GraphKernelPCA(1, solver=ep.solvers.Landmarks(**options), landmarks=public, **shared)
         return pca, {node: landmark_features(kernel, X, public) for node, X in tables.items()}
     frequencies = kernel.frequencies(7, 8, seed)
-    pca = ep.GraphKernelPCA(1, method=ep.RandomFeatures(16, **options), **shared)
+    pca = ep.GraphKernelPCA(1, solver=ep.solvers.RandomFeatures(16, **options), **shared)
     return pca, {node: random_features(X, frequencies) for node, X in tables.items()}
 
 
@@ -116,7 +116,7 @@ def test_a_leafs_neighbour_recovers_its_whole_scatter():
     graph = {"n0": ["n1"], "n1": ["n2"], "n2": ["n3"]}
     tables = tables_of([20, 30, 25, 30], d=d)
     pca = ep.GraphPCA(1, graph=graph, random_state=0, max_iterations=iterations, tol=0.0)
-    with pytest.warns(ep.NotConvergedWarning):
+    with pytest.warns(ep.errors.NotConvergedWarning):
         _, sent = recorded(pca, tables)
     network = Network(pca.graph_)
     # what the neighbour n1 has: its own messages and the leaf's, of the products (d x b), round by round

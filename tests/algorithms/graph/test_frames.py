@@ -22,10 +22,10 @@ def differing(seed, d=5, nodes=16):
 def similarity(tables, **options):
     """Mean cosine with the central direction, the best that own rows allow, and whether the fit says that it converged."""
     shared = {"gamma": 0.02, "graph": "ring:4", "random_state": 0} | options
-    central = ep.GraphKernelPCA(1, **shared | {"method": "central"}).fit(tables)
-    best = ep.GraphKernelPCA(1, **shared | {"method": "best-local"}).fit(tables)
+    central = ep.GraphKernelPCA(1, **shared | {"solver": "central"}).fit(tables)
+    best = ep.GraphKernelPCA(1, **shared | {"solver": "best-local"}).fit(tables)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         pca = ep.GraphKernelPCA(1, **shared).fit(tables)
     found, most = (np.mean([abs(c[0, 0]) for c in fit.similarity(central).values()]) for fit in (pca, best))
     return found, most, pca
@@ -43,7 +43,7 @@ def test_nodes_that_vary_most_along_different_features(seed):
     found, most, pca = similarity(differing(seed))
     assert found > most - 0.02
     assert pca.converged_ or "component 1 nearly ties with the next" in pca.stop_reason_
-    begun_apart, _, _ = similarity(differing(seed), method=ep.ProjectionConsensus(start="own"))
+    begun_apart, _, _ = similarity(differing(seed), solver=ep.solvers.ProjectionConsensus(start="own"))
     assert begun_apart < found - 0.03
 
 
@@ -97,7 +97,7 @@ def test_fewer_directions_than_a_frame_has(kernel):
     assert FRAME > 9
     pca = ep.GraphKernelPCA(1, kernel=kernel, gamma=0.01, graph="ring:2", center=False, random_state=0).fit(line)
     assert all(np.isfinite(model.alpha).all() for model in pca.models_.values())
-    central = ep.GraphKernelPCA(1, kernel=kernel, gamma=0.01, graph="ring:2", center=False, method="central").fit(line)
+    central = ep.GraphKernelPCA(1, kernel=kernel, gamma=0.01, graph="ring:2", center=False, solver="central").fit(line)
     assert min(abs(c[0, 0]) for c in pca.similarity(central).values()) > 0.99
 
 
@@ -105,11 +105,11 @@ def test_the_order_of_rows_and_equal_nodes_do_not_matter():
     tables = differing(3, nodes=6)
     options = {"gamma": 0.02, "graph": "ring:2", "random_state": 0, "tol": 0.02}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         one = ep.GraphKernelPCA(1, **options).fit(tables)
         other = ep.GraphKernelPCA(1, **options).fit({name: X[::-1] for name, X in tables.items()})
         same = ep.GraphKernelPCA(1, **options).fit(dict.fromkeys(tables, tables["n00"]))
     new = tables["n01"][:7]
     np.testing.assert_allclose(one.transform(new), other.transform(new), atol=1e-6)
-    central = ep.GraphKernelPCA(1, **options | {"method": "central"}).fit(dict.fromkeys(tables, tables["n00"]))
+    central = ep.GraphKernelPCA(1, **options | {"solver": "central"}).fit(dict.fromkeys(tables, tables["n00"]))
     assert min(abs(c[0, 0]) for c in same.similarity(central).values()) > 0.999

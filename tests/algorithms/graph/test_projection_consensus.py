@@ -63,10 +63,10 @@ def dense_algorithm_1(phi, rho, iterations):
 
 
 def fitted(tables, **options):
-    method = ep.ProjectionConsensus(**{"start": "own", "keep_iterates": True} | options.pop("method", {}))
+    method = ep.solvers.ProjectionConsensus(**{"start": "own", "keep_iterates": True} | options.pop("solver", {}))
     settings = {"kernel": "linear", "graph": RING, "center": False, "tol": 0.0, "max_iterations": 7, "random_state": 0} | options
-    with pytest.warns(ep.NotConvergedWarning):
-        return ep.GraphKernelPCA(1, method=method, **settings).fit(tables)
+    with pytest.warns(ep.errors.NotConvergedWarning):
+        return ep.GraphKernelPCA(1, solver=method, **settings).fit(tables)
 
 
 def test_iterates_and_lagrangian_are_the_papers_formulas():
@@ -74,7 +74,7 @@ def test_iterates_and_lagrangian_are_the_papers_formulas():
     phi = unit_rows(tables)
     rho = 2 * max(np.linalg.eigvalsh(F @ F.T)[-1] for F in phi.values())
     iterates, copies, lagrangian = dense_algorithm_1(phi, rho, 7)
-    pca, wide = fitted(tables), fitted(tables, method={"span": "neighbourhood"})
+    pca, wide = fitted(tables), fitted(tables, solver={"span": "neighbourhood"})
     for j, F in phi.items():
         found = pca.node_iterates_[j][0] @ F  # w_j of every iteration
         np.testing.assert_allclose(found, [w[j] for w in iterates], rtol=0, atol=1e-8)
@@ -138,7 +138,7 @@ def test_lagrangian_is_recorded_at_the_rho_of_theorem_2(seed):
     tables = blocks(seed=seed)
     phi = unit_rows(tables)
     rho = 1.001 * max(assumption_2(F @ F.T, 3) for F in phi.values())
-    pca = fitted(tables, method={"rho": rho}, max_iterations=25)
+    pca = fitted(tables, solver={"rho": rho}, max_iterations=25)
     *_, lagrangian = dense_algorithm_1(phi, rho, 25)
     np.testing.assert_allclose(pca.lagrangian_[0], lagrangian, rtol=1e-8)
     assert np.diff(lagrangian).max() <= 0  # no rise on these
@@ -152,7 +152,7 @@ def test_lagrangian_rises_where_theorem_2_says_it_falls():
     kernels = [np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(-1)) for X in tables.values()]
     assert min(np.linalg.eigvalsh(K)[0] for K in kernels) > 1e-3  # no pseudo-inverse is at work
     rho = 1.001 * max(assumption_2(K, 3) for K in kernels)
-    pca = fitted(tables, kernel="rbf", gamma=0.3, method={"rho": rho}, max_iterations=30)
+    pca = fitted(tables, kernel="rbf", gamma=0.3, solver={"rho": rho}, max_iterations=30)
     assert np.diff(pca.lagrangian_[0]).max() > 0.05
     assert pca.lagrangian_rises_[0] > 0
 
@@ -162,16 +162,16 @@ def test_too_small_a_rho_is_refused():
         name: np.tile([[1.0, 0.1]], (200, 1)) + 0.01 * np.random.default_rng(i).normal(size=(200, 2))
         for i, name in enumerate(RING)
     }
-    method = ep.ProjectionConsensus(schedule="paper", start="own")  # 100 + 2 * 10 < 2 * 200
+    method = ep.solvers.ProjectionConsensus(schedule="paper", start="own")  # 100 + 2 * 10 < 2 * 200
     with pytest.raises(ProgramError, match=r"rho .* = 120 must exceed 2 lambda_1\(K_j\) = 400; use schedule='constant'"):
-        ep.GraphKernelPCA(1, kernel="linear", graph=RING, center=False, method=method, random_state=0).fit(tables)
+        ep.GraphKernelPCA(1, kernel="linear", graph=RING, center=False, solver=method, random_state=0).fit(tables)
 
 
 def test_further_components_are_those_of_the_central_kernel_pca():
     rng = np.random.default_rng(3)
     tables = {f"n{j}": rng.normal(size=(60, 3)) * [3, 1.5, 0.4] for j in range(6)}
     pca = ep.GraphKernelPCA(2, gamma=0.01, graph="ring:4", random_state=0).fit(tables)
-    central = ep.GraphKernelPCA(2, gamma=0.01, graph="ring:4", method="central").fit(tables)
+    central = ep.GraphKernelPCA(2, gamma=0.01, graph="ring:4", solver="central").fit(tables)
     cosines = np.array(list(pca.similarity(central).values()))
     for c in range(2):
         assert np.abs(cosines[:, c, c]).min() > 0.95
@@ -187,9 +187,9 @@ def test_directions_made_of_all_rows_seen_come_closer_than_those_of_own():
     tables = {f"n{j}": rng.normal(size=(25, 10)) * [3, 2, *[0.7] * 8] for j in range(8)}
     new = rng.normal(size=(200, 10)) * [3, 2, *[0.7] * 8]
     shared = {"gamma": 0.03, "graph": "ring:4", "random_state": 0}
-    central = ep.GraphKernelPCA(2, **shared, method="central").fit(tables)
+    central = ep.GraphKernelPCA(2, **shared, solver="central").fit(tables)
     own = ep.GraphKernelPCA(2, **shared).fit(tables)
-    wide = ep.GraphKernelPCA(2, **shared, method=ep.ProjectionConsensus(span="neighbourhood")).fit(tables)
+    wide = ep.GraphKernelPCA(2, **shared, solver=ep.solvers.ProjectionConsensus(span="neighbourhood")).fit(tables)
     assert own.converged_
     sent = [[(m.round, m.sender, m.receiver, m.bytes) for m in pca.ledger_] for pca in (own, wide)]
     assert sent[0] == sent[1]
@@ -208,7 +208,7 @@ def test_directions_made_of_all_rows_seen_come_closer_than_those_of_own():
 def test_wrong_spans_and_starts_are_refused():
     for wrong in ({"span": "all"}, {"start": "neighbourhood"}):
         with pytest.raises(InputError, match=r"must be "):
-            ep.ProjectionConsensus(**wrong)
+            ep.solvers.ProjectionConsensus(**wrong)
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])
@@ -216,9 +216,9 @@ def test_noise_costs_what_noise_costs(noise):
     """A node uses the noisy copy that its neighbours have; similarity falls with the noise, and not more."""
     rng = np.random.default_rng(4)
     tables = {name: rng.normal(size=(40, 3)) * [3, 1.0, 0.5] for name in RING}
-    central = ep.GraphKernelPCA(1, gamma=0.05, graph=RING, method="central").fit(tables)
-    method = ep.ProjectionConsensus(noise=noise)
-    noisy = [ep.GraphKernelPCA(1, gamma=0.05, graph=RING, method=method, random_state=0).fit(tables) for _ in range(2)]
+    central = ep.GraphKernelPCA(1, gamma=0.05, graph=RING, solver="central").fit(tables)
+    method = ep.solvers.ProjectionConsensus(noise=noise)
+    noisy = [ep.GraphKernelPCA(1, gamma=0.05, graph=RING, solver=method, random_state=0).fit(tables) for _ in range(2)]
     assert noisy[0].converged_
     assert min(abs(found[0, 0]) for found in noisy[0].similarity(central).values()) > 0.995 - 0.03 * noise
     drawn = [pca.models_["a"].rows - tables["a"] for pca in noisy]
@@ -233,14 +233,14 @@ def test_nodes_with_one_neighbour_converge(graph):
     rng = np.random.default_rng(4)
     tables = {name: rng.normal(size=(60, 3)) * [3, 1.0, 0.5] for name in names}
     pca = ep.GraphKernelPCA(1, gamma=0.02, graph=graph, random_state=0).fit(tables)
-    central = ep.GraphKernelPCA(1, gamma=0.02, graph=graph, method="central").fit(tables)
+    central = ep.GraphKernelPCA(1, gamma=0.02, graph=graph, solver="central").fit(tables)
     assert pca.converged_
     assert min(abs(found[0, 0]) for found in pca.similarity(central).values()) > 0.99
 
 
 def test_random_starts_follow_the_seed():
     tables = blocks(20)
-    options = {"method": {"start": "random", "keep_iterates": True}, "max_iterations": 2}
+    options = {"solver": {"start": "random", "keep_iterates": True}, "max_iterations": 2}
 
     def first(seed):
         return fitted(tables, **options, random_state=seed).node_iterates_["a"][0][0]

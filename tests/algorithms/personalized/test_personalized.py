@@ -108,12 +108,14 @@ def test_rounds_to_a_small_gap(name: str) -> None:
 def test_every_start_ends_at_the_same_optimum(begin: Any) -> None:
     sites = rows_of_problem("noise above global", seed=2)
     one = ep.PersonalizedPCA(2, 10, center=False, random_state=0).fit(sites)
-    other = ep.PersonalizedPCA(2, 10, center=False, random_state=3, solver=ep.VarPro(start=begin)).fit(sites)
+    other = ep.PersonalizedPCA(2, 10, center=False, random_state=3, solver=ep.solvers.VarPro(start=begin)).fit(sites)
     assert other.captured_ == pytest.approx(one.captured_, abs=1e-10)
     assert other.n_rounds_ <= 60
 
 
-@pytest.mark.parametrize("solver", [ep.VarPro(), ep.PerPCA(), ep.PerPCA(retraction="qr"), ep.PerPCA(start="random")])
+@pytest.mark.parametrize(
+    "solver", [ep.solvers.VarPro(), ep.solvers.PerPCA(), ep.solvers.PerPCA(retraction="qr"), ep.solvers.PerPCA(start="random")]
+)
 def test_stationary_points_satisfy_the_kkt_conditions(solver: Any) -> None:
     """(24): every local part of the gradient is zero, and the mean of the global parts is."""
     problem = ep.datasets.personalized_problem(8, 10, 2, 3, variances=(2.0, 1.0, 0.2), rows=100, seed=4)
@@ -136,10 +138,10 @@ def test_choice_1_is_algorithm_2() -> None:
     S = covariances(problem.sites)
     for choice in (1, 2):
         seen: list[Any] = []
-        solver = ep.PerPCA(choice=choice, step=0.1, start="random")
+        solver = ep.solvers.PerPCA(choice=choice, step=0.1, start="random")
         pca = ep.PersonalizedPCA(2, 3, solver=solver, center=False, max_rounds=5, random_state=0, misalignment=False)
         pca.set_params(callback=lambda record, seen=seen: seen.append(record.basis))
-        with pytest.warns(ep.NotConvergedWarning, match="max_rounds=5"):
+        with pytest.warns(ep.errors.NotConvergedWarning, match="max_rounds=5"):
             pca.fit(problem.sites)
         U, V = seen[0], [site_start(name, pca, 9, 3) for name in problem.sites]
         for basis in seen:
@@ -165,7 +167,7 @@ def site_start(name: str, pca: ep.PersonalizedPCA, d: int, r2: int) -> Any:
     return Site(name, None).rng(pca._seed()).standard_normal((d, r2))
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_choice_1_converges_linearly_and_faster_for_larger_theta() -> None:
     """Theorem 10 and Figure 3: two sites in three dimensions; noiseless, so that the error itself goes to zero."""
     rates = []
@@ -176,7 +178,7 @@ def test_choice_1_converges_linearly_and_faster_for_larger_theta() -> None:
             f"s{i}": rng.normal(size=(1000, 1)) * np.array([[1.0, 0, 0]]) + rng.normal(size=(1000, 1)) * v[None]
             for i, v in enumerate(own)
         }
-        solver = ep.PerPCA(step=0.1, start="random")
+        solver = ep.solvers.PerPCA(step=0.1, start="random")
         pca = ep.PersonalizedPCA(1, 1, solver=solver, center=False, tol=0, max_rounds=600, random_state=2).fit(sites)
         assert pca.misalignment_ == pytest.approx(np.sin(angle / 2) ** 2, abs=1e-3)
         error = np.array([1 - record.objective for record in pca.history_])
@@ -191,19 +193,19 @@ def test_choice_1_converges_linearly_and_faster_for_larger_theta() -> None:
     assert rates[1] < 1.3 * rates[0]
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_choice_2_ends_beside_the_optimum_and_choice_1_at_it() -> None:
     """Where choice 2 no longer moves, the objective is less than the best; choice 1 gets there."""
     problem = ep.datasets.personalized_problem(8, 10, 2, 3, variances=(2.0, 1.0, 0.2), rows=100, seed=4)
     fit = {"center": False, "tol": 1e-9, "random_state": 0, "max_rounds": 600}
     best, first, second = (
         ep.PersonalizedPCA(2, 3, solver=solver, **fit).fit(problem.sites)
-        for solver in (ep.VarPro(), ep.PerPCA(choice=1), ep.PerPCA(choice=2))
+        for solver in (ep.solvers.VarPro(), ep.solvers.PerPCA(choice=1), ep.solvers.PerPCA(choice=2))
     )
     assert second.converged_
     assert best.captured_ - first.captured_ == pytest.approx(0, abs=1e-12)
     assert best.captured_ - second.captured_ > 1e-6
-    exact = ep.PersonalizedPCA(2, 3, solver=ep.PerPCA(choice=2, step=0.1), **fit).fit(problem.sites)
+    exact = ep.PersonalizedPCA(2, 3, solver=ep.solvers.PerPCA(choice=2, step=0.1), **fit).fit(problem.sites)
     assert best.captured_ - exact.captured_ < 0.2 * (best.captured_ - second.captured_)  # smaller steps drift less
 
 
@@ -284,11 +286,11 @@ def test_secants_solve_a_quadratic() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ep.PerPCA(choice=3), "choice=3 must be 1 or 2"),
-        (lambda: ep.PerPCA(choice=True), "choice=True"),
-        (lambda: ep.PerPCA(retraction="cayley"), "retraction='cayley' must be one of polar, qr"),
-        (lambda: ep.PerPCA(step=0), "step=0 must be a number > 0"),
-        (lambda: ep.VarPro(start="one-shot"), "start='one-shot' must be one of distpca, covariance, random"),
+        (lambda: ep.solvers.PerPCA(choice=3), "choice=3 must be 1 or 2"),
+        (lambda: ep.solvers.PerPCA(choice=True), "choice=True"),
+        (lambda: ep.solvers.PerPCA(retraction="cayley"), "retraction='cayley' must be one of polar, qr"),
+        (lambda: ep.solvers.PerPCA(step=0), "step=0 must be a number > 0"),
+        (lambda: ep.solvers.VarPro(start="one-shot"), "start='one-shot' must be one of distpca, covariance, random"),
     ],
 )
 def test_refused_parameters(make: Any, message: str) -> None:
@@ -301,7 +303,7 @@ def test_a_run_that_ends_on_a_refused_step_is_whole() -> None:
     sites = rows_of_problem("noise above global", seed=1)
     for rounds in range(2, 9):
         pca = ep.PersonalizedPCA(2, 10, center=False, random_state=0, max_rounds=rounds, misalignment=False)
-        with pytest.warns(ep.NotConvergedWarning, match=f"max_rounds={rounds}"):
+        with pytest.warns(ep.errors.NotConvergedWarning, match=f"max_rounds={rounds}"):
             pca.fit(sites)
         assert pca.n_rounds_ == rounds
         S = covariances(sites)
@@ -313,9 +315,9 @@ def test_a_run_that_ends_on_a_refused_step_is_whole() -> None:
 
 SOLVERS = {
     "varpro": "varpro",
-    "varpro, random": ep.VarPro(start="random"),
+    "varpro, random": ep.solvers.VarPro(start="random"),
     "perpca": "perpca",
-    "perpca 2": ep.PerPCA(choice=2, start="covariance"),
+    "perpca 2": ep.solvers.PerPCA(choice=2, start="covariance"),
     "distpca": "distpca",
     "individual": "individual",
     "pooled": "pooled",
@@ -372,10 +374,10 @@ def test_large_local_variances_do_not_end_a_run_early() -> None:
     """Global variances of 1e-7 of the local ones: what is missed is small beside the total, but U is not yet found."""
     problem = ep.datasets.personalized_problem(20, 15, 2, 5, variances=(1e4, 1e-3, 1e-5), rows=1000, seed=0)
     for begin in ("random", "distpca"):
-        pca = ep.PersonalizedPCA(2, 5, center=False, random_state=0, solver=ep.VarPro(start=begin)).fit(problem.sites)
+        pca = ep.PersonalizedPCA(2, 5, center=False, random_state=0, solver=ep.solvers.VarPro(start=begin)).fit(problem.sites)
         assert pca.converged_
         assert largest_sine(pca.components_.T, problem.U) < 0.01
-        assert pca.history_[-1].kkt <= ep.VarPro.default_tol
+        assert pca.history_[-1].kkt <= ep.solvers.VarPro.default_tol
 
 
 def test_a_large_mean_does_not_end_a_run_early() -> None:
@@ -391,11 +393,11 @@ def test_a_large_mean_does_not_end_a_run_early() -> None:
     assert np.mean(errors) == pytest.approx(0.33866, abs=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore::eigenpact.NotConvergedWarning")
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_perpca_does_not_call_itself_converged_far_from_the_optimum() -> None:
     """The same measure as varpro's: local variances that dwarf the global ones have no part in it."""
     problem = ep.datasets.personalized_problem(8, 10, 1, 2, variances=(1e4, 1e-3, 1e-5), rows=200, seed=0)
-    solver = ep.PerPCA(start="random")
+    solver = ep.solvers.PerPCA(start="random")
     pca = ep.PersonalizedPCA(1, 2, center=False, random_state=0, solver=solver, max_rounds=200).fit(problem.sites)
     assert not pca.converged_ or largest_sine(pca.components_.T, problem.U) < 0.05
 
@@ -465,7 +467,9 @@ def test_error_on_rows_held_out_is_their_reconstruction_error():
 def test_does_not_stop_in_local_directions(start, variances, tol):
     """Where U lies in large local directions, what subspace iteration promises is small, however far the optimum is."""
     problem = ep.datasets.personalized_problem(6, 10, 2, 2, variances=variances, rows=200, seed=0)
-    pca = ep.PersonalizedPCA(2, 2, center=False, random_state=0, tol=tol, solver=ep.VarPro(start=start)).fit(problem.sites)
+    pca = ep.PersonalizedPCA(2, 2, center=False, random_state=0, tol=tol, solver=ep.solvers.VarPro(start=start)).fit(
+        problem.sites
+    )
     assert pca.converged_
     assert largest_sine(pca.components_.T, problem.U) < 0.02
 
@@ -485,7 +489,7 @@ def test_sites_of_very_different_scales_reach_the_dense_optimum():
 def test_what_rounding_hides_is_not_called_converged():
     problem = ep.datasets.personalized_problem(6, 10, 2, 2, variances=(2.0, 0.5, 0.02), rows=60, seed=0)
     far = {site: X + 1e6 for site, X in problem.sites.items()}
-    with pytest.warns(ep.NotConvergedWarning, match=r"all that rounding leaves to see.*centre the rows"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match=r"all that rounding leaves to see.*centre the rows"):
         ep.PersonalizedPCA(3, 2, center=False, random_state=0, misalignment=False).fit(far)
     centred = ep.PersonalizedPCA(2, 2, center="site", random_state=0, misalignment=False).fit(far)
     assert centred.converged_
@@ -510,7 +514,7 @@ def test_pooled_holds_no_rows_out():
 def test_sites_without_a_local_part_do_not_count_for_theta():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 5)) * [5, 3, 1, 1, 1]
-    with pytest.warns(ep.NotIdentifiableWarning):
+    with pytest.warns(ep.errors.NotIdentifiableWarning):
         pca = ep.PersonalizedPCA(1, {"a": 1, "b": 1, "c": 0}, center=False, random_state=0).fit({"a": X, "b": X, "c": X})
     assert pca.misalignment_ < 1e-6
     none = ep.PersonalizedPCA(1, 0, center=False, random_state=0).fit({"a": X, "b": X})

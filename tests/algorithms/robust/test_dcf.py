@@ -94,7 +94,7 @@ def test_theorem_2_nothing_is_recovered_when_rho_is_too_large() -> None:
         solver = DCF(lam=lam, rho=rho, K=5, sweeps=5)
         pca = ep.RobustPCA(2, center=False, solver=solver, random_state=0, tol=0.0, max_rounds=150)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ep.NotConvergedWarning)
+            warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
             fitted[rho] = pca.fit(rows)
     large, small = fitted.values()
     assert not large.converged_
@@ -104,7 +104,7 @@ def test_theorem_2_nothing_is_recovered_when_rho_is_too_large() -> None:
 
 def err(pca: ep.RobustPCA, low_rank: Any, sparse: Any) -> float:
     """(30)."""
-    off = sum(np.sum((pca.low_rank_(s) - L) ** 2) + np.sum((pca.sparse_(s) - sparse[s]) ** 2) for s, L in low_rank.items())
+    off = sum(np.sum((pca.low_rank(s) - L) ** 2) + np.sum((pca.sparse(s) - sparse[s]) ** 2) for s, L in low_rank.items())
     return float(off / sum(np.sum(L**2) + np.sum(sparse[s] ** 2) for s, L in low_rank.items()))
 
 
@@ -115,7 +115,7 @@ def test_section_4_is_recovered_to_1e6_in_its_own_measure() -> None:
         pca = ep.RobustPCA(10, solver="dcf", center=False, random_state=0).fit(rows)
         assert pca.converged_
         assert err(pca, low_rank, sparse) <= 1e-6
-        off = np.sqrt(sum(np.sum((pca.low_rank_(s) - L) ** 2) for s, L in low_rank.items()))
+        off = np.sqrt(sum(np.sum((pca.low_rank(s) - L) ** 2) for s, L in low_rank.items()))
         assert 1e-3 < off / np.sqrt(sum(np.sum(L**2) for L in low_rank.values())) < 0.05
 
 
@@ -136,7 +136,7 @@ def test_missing_entries_take_part_as_predicted() -> None:
     rng = np.random.default_rng(0)
     gaps = {name: np.where(rng.random(X.shape) < 0.1, np.nan, X) for name, X in rows.items()}
     pca = ep.RobustPCA(3, solver="dcf", center=False, random_state=0).fit(gaps)
-    np.testing.assert_allclose(pca.low_rank_("site0"), low_rank["site0"], atol=0.3)
+    np.testing.assert_allclose(pca.low_rank("site0"), low_rank["site0"], atol=0.3)
 
 
 def test_parameters_are_checked() -> None:
@@ -153,6 +153,6 @@ def test_parameters_are_checked() -> None:
 def test_an_answer_that_loses_a_feature_has_not_converged() -> None:
     """At rest, but one feature's entries are almost all beyond lambda: the basis does not explain it."""
     rows, _, _ = ep.datasets.corrupted_problem(30, 90, 2, 0.1, sites=3)
-    with pytest.warns(ep.NotConvergedWarning, match="feature 16 would be wrong in"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="feature 16 would be wrong in"):
         pca = ep.RobustPCA(2, solver="dcf", random_state=0, tol=1e-3).fit(rows)
     assert not pca.converged_

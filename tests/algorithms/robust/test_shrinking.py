@@ -24,14 +24,14 @@ Sites = dict[str, np.ndarray[Any, Any]]
 
 def distance(pca: ep.RobustPCA, truth: Sites) -> float:
     """||L - L0||_F / ||L0||_F over all sites."""
-    squares = [np.sum((pca.low_rank_(name) - L) ** 2) for name, L in truth.items()]
+    squares = [np.sum((pca.low_rank(name) - L) ** 2) for name, L in truth.items()]
     return float(np.sqrt(sum(squares) / sum(np.sum(L**2) for L in truth.values())))
 
 
 def quietly(pca: ep.RobustPCA, rows: Sites) -> ep.RobustPCA:
     """Fitted, whether it converges or not."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.NotConvergedWarning)
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
         return pca.fit(rows)
 
 
@@ -57,7 +57,7 @@ def test_the_low_rank_part_is_recovered(r: int, s: float, errors: Any, rounds: i
     assert pca.n_rounds_ <= rounds
     assert pca.error_share_ == pytest.approx(s, abs=2e-3)
     name = "site3"
-    np.testing.assert_allclose(pca.sparse_(name), sparse[name], atol=1e-5 * np.sqrt(r))
+    np.testing.assert_allclose(pca.sparse(name), sparse[name], atol=1e-5 * np.sqrt(r))
 
 
 def test_few_components_and_features_with_large_loadings() -> None:
@@ -280,7 +280,7 @@ def test_missing_entries() -> None:
     gaps = {name: rng.random(X.shape) < 0.2 for name, X in rows.items()}
     pca = ep.RobustPCA(4, random_state=0).fit({name: np.where(gaps[name], np.nan, X) for name, X in rows.items()})
     assert distance(pca, low_rank) < 1e-9
-    S = pca.sparse_("site1")
+    S = pca.sparse("site1")
     assert (S[gaps["site1"]] == 0).all()
     np.testing.assert_allclose(S[~gaps["site1"]], sparse["site1"][~gaps["site1"]], atol=1e-7)
 
@@ -306,10 +306,10 @@ def test_one_bad_site_does_not_bend_the_subspace_and_is_named() -> None:
     sites = {f"s{i}": X[50 * i : 50 * i + 50] for i in range(10)}
     told = ep.RobustPCA(5, center=False, random_state=0, tell_shares=True).fit(sites)
     assert largest_sine(told.components_.T, np.linalg.svd(L, full_matrices=False)[2][:5].T) < 1e-3
-    assert list(told.suspect_sites_()) == ["s0"]
-    assert "site 's0' stands out: 6" in told.report_()
-    assert ep.RobustPCA(5, center=False, random_state=0).fit(sites).error_shares_() == told.error_shares_()
-    assert "no site stands out" in ep.RobustPCA(5, random_state=0).fit({k: v for k, v in sites.items() if k != "s0"}).report_()
+    assert list(told.suspect_sites()) == ["s0"]
+    assert "site 's0' stands out: 6" in told.summary()
+    assert ep.RobustPCA(5, center=False, random_state=0).fit(sites).error_shares() == told.error_shares()
+    assert "no site stands out" in ep.RobustPCA(5, random_state=0).fit({k: v for k, v in sites.items() if k != "s0"}).summary()
 
 
 def test_a_third_of_the_rows_mostly_wrong() -> None:
@@ -318,10 +318,10 @@ def test_a_third_of_the_rows_mostly_wrong() -> None:
     for seed in range(4):
         wrong = np.random.default_rng(seed).random(low_rank["site1"].shape) < 0.6
         pca = ep.RobustPCA(3, random_state=0).fit(low_rank | {"site1": np.where(wrong, 20.0, low_rank["site1"])})
-        shares = pca.error_shares_()
+        shares = pca.error_shares()
         assert (shares["site0"], shares["site2"]) == (0, 0)
         assert shares["site1"] == pytest.approx(0.6, abs=0.03)
-        assert list(pca.suspect_sites_()) == ["site1"]
+        assert list(pca.suspect_sites()) == ["site1"]
 
 
 # -- invariances and accounts -----------------------------------------------------------------------
@@ -433,7 +433,7 @@ def test_rounds_may_end_anywhere_around_the_cut() -> None:
     rows, _, _ = ep.datasets.corrupted_problem(50, 150, 3, 0.1, sites=3)
     found = []
     for most in range(11, 17):
-        with pytest.warns(ep.NotConvergedWarning):
+        with pytest.warns(ep.errors.NotConvergedWarning):
             pca = ep.RobustPCA(6, rank="upper", random_state=0, max_rounds=most).fit(rows)
         assert pca.components_.shape == (pca.n_components_, 50)
         assert (pca.rank_fall_ is None) == (pca.n_components_ == 6)
@@ -596,7 +596,7 @@ def test_single_precision_ends_at_its_rounding() -> None:
     wrong = float(np.mean(np.abs(X - L) > 1))
     assert pca.converged_
     assert pca.error_share_ == pytest.approx(wrong, abs=1e-5)
-    assert pca.error_shares_()["site0"] == pytest.approx(wrong, abs=1e-5)
+    assert pca.error_shares()["site0"] == pytest.approx(wrong, abs=1e-5)
     assert pca.threshold_ == pytest.approx(16 * np.finfo(np.float32).eps * pca.entry_size_)
 
 
@@ -648,4 +648,4 @@ def test_constant_rows() -> None:
     """Nothing varies: no direction, no division by zero."""
     pca = ep.RobustPCA(2, random_state=0).fit({"a": np.full((4, 3), 2.5), "b": np.full((5, 3), 2.5)})
     np.testing.assert_allclose(pca.explained_variance_, 0, atol=1e-20)
-    np.testing.assert_allclose(pca.low_rank_("a"), 2.5)
+    np.testing.assert_allclose(pca.low_rank("a"), 2.5)

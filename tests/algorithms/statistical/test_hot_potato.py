@@ -47,7 +47,7 @@ def test_one_pass_is_nearly_as_good_as_pooling(k: int, most: float) -> None:
 def test_row_by_row_is_ojas_algorithm() -> None:
     """With batches of one row, two sites equal a plain loop with the stated steps, row after row."""
     sites, _ = gaussian_sites(2, 60, 7, 0)
-    solver = ep.HotPotato(max_batch=1, confirm=False)
+    solver = ep.solvers.HotPotato(max_batch=1, confirm=False)
     pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=5).fit(sites)
     (call,) = {m.shapes for m in pca.ledger_ if m.function == "pass_over" and m.sender == "coordinator"}
     assert call[0] == (7, 2)
@@ -73,7 +73,7 @@ def test_units_do_not_matter(factor: float) -> None:
     np.testing.assert_allclose(one.components_, other.components_, atol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.errors.NotIdentifiableWarning")
 def test_odd_shapes() -> None:
     """A first site with fewer rows than columns carried, all components, one site, sparse rows, rows that are all zero."""
     sites, _ = gaussian_sites(3, 50, 6, 2)
@@ -93,15 +93,15 @@ def test_odd_shapes() -> None:
 def test_unconfirmed_and_strict() -> None:
     """Without confirmation nothing is claimed; with a tol that one pass cannot reach, a warning says so."""
     sites, _ = gaussian_sites(3, 100, 10, 3)
-    quiet = ep.FederatedPCA(2, solver=ep.HotPotato(confirm=False), center=False, random_state=0).fit(sites)
+    quiet = ep.FederatedPCA(2, solver=ep.solvers.HotPotato(confirm=False), center=False, random_state=0).fit(sites)
     assert quiet.angle_estimate_ is None
     assert quiet.n_rounds_ == 3
     assert (np.diff(quiet.explained_variance_) <= 0).all()
-    with pytest.warns(ep.NotConvergedWarning, match="not within tol 1.0e-08"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="not within tol 1.0e-08"):
         ep.FederatedPCA(2, solver="hot-potato", tol=1e-8, random_state=0).fit(sites)
     for wrong in (0, True, 1.5):
         with pytest.raises(InputError, match=f"max_batch={wrong} must be a whole number >= 1"):
-            ep.HotPotato(max_batch=wrong)  # type: ignore[arg-type]
+            ep.solvers.HotPotato(max_batch=wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="max_rounds=3 is too few: hot-potato takes a round for each of the 3 sites and one to"):
         ep.FederatedPCA(2, solver="hot-potato", max_rounds=3).fit(sites)
 

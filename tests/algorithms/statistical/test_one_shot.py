@@ -31,7 +31,7 @@ def own(X: Matrix, k: int) -> tuple[Matrix, Matrix]:
 
 
 def fit(sites: dict[str, Matrix], k: int, merge: Any, **options: Any) -> ep.FederatedPCA:
-    solver = ep.OneShot(merge=merge, **options)
+    solver = ep.solvers.OneShot(merge=merge, **options)
     return ep.FederatedPCA(k, solver=solver, center=False, random_state=0).fit(sites)
 
 
@@ -65,7 +65,7 @@ def test_average_keeps_arbitrary_signs() -> None:
     choices = [np.atleast_2d(total / np.linalg.norm(total)).T for total in sums[:4]]  # the others are these, turned around
     met = set()
     for seed in range(12):
-        pca = ep.FederatedPCA(1, solver=ep.OneShot("average"), center=False, random_state=seed).fit(sites)
+        pca = ep.FederatedPCA(1, solver=ep.solvers.OneShot("average"), center=False, random_state=seed).fit(sites)
         sines = [largest_sine(pca.components_.T, choice) for choice in choices]
         assert min(sines) < 1e-12
         met.add(int(np.argmin(sines)))
@@ -96,7 +96,7 @@ def test_svd_is_exact_for_low_rank_sites() -> None:
     assert largest_sine(fit(sites, 2, "stack").components_.T, pooled) > 0.01
 
 
-@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore:beyond rounding errors:eigenpact.errors.NotIdentifiableWarning")
 @pytest.mark.parametrize("merge", MERGES)
 def test_one_site_tiny_sites_and_no_variance(merge: str) -> None:
     """One site gives its own PCA; sites with fewer rows than components, or none that vary, give an orthonormal answer."""
@@ -124,7 +124,7 @@ def test_the_error_is_told() -> None:
         assert sine > 1e-3
         assert sine / 4 < pca.angle_estimate_
         assert "estimated sine" in pca.stop_reason_
-    with pytest.warns(ep.NotConvergedWarning, match="not within tol"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match="not within tol"):
         strict = ep.FederatedPCA(1, solver="one-shot", center=False, tol=1e-9, random_state=0).fit(sites)
     assert not strict.converged_
 
@@ -175,15 +175,15 @@ def test_one_round_only() -> None:
 def test_parameters_are_checked() -> None:
     """Each message names the value and what is allowed."""
     with pytest.raises(InputError, match="merge='mean' must be one of average, sign, projection, stack, svd"):
-        ep.OneShot(merge="mean")  # type: ignore[arg-type]
+        ep.solvers.OneShot(merge="mean")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="reference='a' is for merge='sign' only"):
-        ep.OneShot(reference="a")
+        ep.solvers.OneShot(reference="a")
     sites = sites_of_one_distribution([20, 20], 8)
     for wrong in ("x", 2, -3):
         with pytest.raises(InputError, match=r"reference=.* is not a site; the sites are s0, s1"):
             fit(sites, 1, "sign", reference=wrong)
     with pytest.raises(InputError, match="confirm='no' must be True or False"):
-        ep.OneShot(confirm="no")  # type: ignore[arg-type]
+        ep.solvers.OneShot(confirm="no")  # type: ignore[arg-type]
     few = {"s0": sites["s0"][:2], "s1": sites["s1"]}
     with pytest.raises(InputError, match=r"site 's0' has 2 directions of its own, too few for n_components=3; choose"):
         fit(few, 3, "sign", reference="s0")
@@ -200,7 +200,7 @@ def mean_errors(m: int, n: int, rows: Any, repeats: int, merge: str) -> float:
     for seed in range(repeats):
         rng = np.random.default_rng([seed, m, n])
         sites = {f"s{i:03d}": rows(rng, n) for i in range(m)}
-        solver = ep.OneShot(merge, confirm=False)  # type: ignore[arg-type]
+        solver = ep.solvers.OneShot(merge, confirm=False)  # type: ignore[arg-type]
         w = ep.FederatedPCA(1, solver=solver, center=False, random_state=seed).fit(sites).components_[0]
         errors.append(1 - w[0] ** 2 / (w @ w))
     return float(np.mean(errors))

@@ -81,7 +81,7 @@ def test_several_components_by_deflation(inner: Any) -> None:
     widths: list[int] = []
     pca = ep.FederatedPCA(
         3,
-        solver=ep.ShiftInvert(proxy="a", inner=inner),
+        solver=ep.solvers.ShiftInvert(proxy="a", inner=inner),
         center=False,
         tol=1e-11,
         random_state=0,
@@ -100,7 +100,7 @@ def test_literal_is_algorithm_1() -> None:
     C = X.T @ X
     trace, values = float(np.trace(C)), np.linalg.eigvalsh(C)
     gap = float((values[-1] - values[-2]) / trace)
-    solver = ep.ShiftInvert(literal=True, gap=gap, angle_tol=1e-3)
+    solver = ep.solvers.ShiftInvert(literal=True, gap=gap, angle_tol=1e-3)
     pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0, max_rounds=20_000).fit({"a": X[:50], "b": X[50:]})
     assert pca.converged_
     assert "Algorithm 1" in pca.stop_reason_
@@ -120,9 +120,9 @@ def test_literal_out_of_rounds() -> None:
     """A unit vector, its own variance, and no claim: the iterations were not done."""
     X, C = problem()
     for rounds in (3, 100):
-        with pytest.warns(ep.NotConvergedWarning, match="max_rounds reached before Algorithm 1 was done"):
+        with pytest.warns(ep.errors.NotConvergedWarning, match="max_rounds reached before Algorithm 1 was done"):
             pca = ep.FederatedPCA(
-                1, solver=ep.ShiftInvert(literal=True, gap=0.02), center=False, random_state=0, max_rounds=rounds
+                1, solver=ep.solvers.ShiftInvert(literal=True, gap=0.02), center=False, random_state=0, max_rounds=rounds
             ).fit({"a": X[:120], "b": X[120:]})
         w = pca.components_[0]
         assert np.linalg.norm(w) == pytest.approx(1)
@@ -136,19 +136,19 @@ def test_literal_out_of_rounds() -> None:
 def test_parameters_are_checked() -> None:
     """Each message names the value and what is allowed."""
     with pytest.raises(InputError, match="inner='gmres' must be 'cg' or 'nesterov'"):
-        ep.ShiftInvert(inner="gmres")  # type: ignore[arg-type]
+        ep.solvers.ShiftInvert(inner="gmres")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="gap=2 must be a share"):
-        ep.ShiftInvert(gap=2)
+        ep.solvers.ShiftInvert(gap=2)
     with pytest.raises(InputError, match="literal=True needs an estimate of the gap"):
-        ep.ShiftInvert(literal=True)
+        ep.solvers.ShiftInvert(literal=True)
     with pytest.raises(InputError, match="inner='nesterov': literal=True solves"):
-        ep.ShiftInvert(literal=True, gap=0.1, inner="nesterov")
+        ep.solvers.ShiftInvert(literal=True, gap=0.1, inner="nesterov")
     X, _ = problem()
     with pytest.raises(InputError, match="n_components=2: literal=True is the paper's algorithm for one component"):
-        ep.FederatedPCA(2, solver=ep.ShiftInvert(literal=True, gap=0.1)).fit([X[:100], X[100:]])
+        ep.FederatedPCA(2, solver=ep.solvers.ShiftInvert(literal=True, gap=0.1)).fit([X[:100], X[100:]])
     with pytest.raises(InputError, match="max_rounds=3 is too few for n_components=3"):
         ep.FederatedPCA(3, solver="shift-invert", max_rounds=3).fit([X[:100], X[100:]])
-    with pytest.warns(ep.NotConvergedWarning, match=r"max_rounds=5 reached"):
+    with pytest.warns(ep.errors.NotConvergedWarning, match=r"max_rounds=5 reached"):
         ep.FederatedPCA(1, solver="shift-invert", random_state=0, max_rounds=5).fit([X[:100], X[100:]])
 
 
@@ -162,12 +162,12 @@ def test_power_is_the_power_method() -> None:
     for Z in seen[1:8]:
         w = C @ w / np.linalg.norm(C @ w)
         assert largest_sine(Z, w) < 1e-12
-    early = ep.FederatedPCA(1, solver=ep.Power(angle_tol=1e-4), center=False, random_state=0).fit(sites)
+    early = ep.FederatedPCA(1, solver=ep.solvers.Power(angle_tol=1e-4), center=False, random_state=0).fit(sites)
     sine = largest_sine(early.components_.T, np.linalg.eigh(C)[1][:, -1:])
     assert 1e-5 < sine < 2e-4
     assert early.converged_
     with pytest.raises(InputError, match="angle_tol=0 must be a sine between 0 and 1"):
-        ep.Power(angle_tol=0)
+        ep.solvers.Power(angle_tol=0)
 
 
 @pytest.mark.parametrize("proxy", [None, "a"])
@@ -175,8 +175,8 @@ def test_more_components_than_directions_with_variance(proxy: str | None) -> Non
     """Directions of rounding errors alone end at once: no step changes them, and none may be tried for ever."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4)) @ rng.normal(size=(4, 36))
-    with pytest.warns(ep.NotIdentifiableWarning, match="fewer than 12"):
-        pca = ep.FederatedPCA(12, solver=ep.ShiftInvert(proxy=proxy), random_state=0).fit({"a": X[:20], "b": X[20:]})
+    with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 12"):
+        pca = ep.FederatedPCA(12, solver=ep.solvers.ShiftInvert(proxy=proxy), random_state=0).fit({"a": X[:20], "b": X[20:]})
     exact = np.linalg.svd(X - X.mean(axis=0))[2][:4].T
     assert pca.converged_
     assert pca.n_rounds_ <= 100

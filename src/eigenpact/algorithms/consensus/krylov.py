@@ -44,7 +44,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(200, 30)) * np.linspace(3, 1, 30)
->>> pca = ep.FederatedPCA(n_components=2, solver=ep.Krylov(proxy="A"), random_state=0).fit({"A": X[:80], "B": X[80:]})
+>>> pca = ep.FederatedPCA(n_components=2, solver=ep.solvers.Krylov(proxy="A"), random_state=0).fit({"A": X[:80], "B": X[80:]})
 >>> pca.converged_, pca.n_rounds_ < 20
 (True, True)
 """

@@ -23,7 +23,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(40, 3))
->>> ep.GraphKernelPCA(1, method="own", graph="ring:2").fit([X[:20], X[20:]]).ledger_.since(0)
+>>> ep.GraphKernelPCA(1, solver="own", graph="ring:2").fit([X[:20], X[20:]]).ledger_.since(0)
 []
 """
 

@@ -29,7 +29,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(90, 5))
->>> pca = ep.GraphKernelPCA(1, method="random-features", graph="ring:2", random_state=0).fit([X[:20], X[20:50], X[50:]])
+>>> pca = ep.GraphKernelPCA(1, solver="random-features", graph="ring:2", random_state=0).fit([X[:20], X[20:50], X[50:]])
 >>> pca.transform(X, site="site0").shape
 (90, 1)
 """
@@ -166,7 +166,7 @@ class Landmarks(Tracked):
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Map, centre, iterate."""
         if problem.landmarks is None:
-            raise InputError("method 'landmarks' needs public rows: pass landmarks=, a table with the same features")
+            raise InputError("solver 'landmarks' needs public rows: pass landmarks=, a table with the same features")
         await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
         return await track(problem, problem.n_components + self.columns, _tol(self, problem), len(problem.landmarks))
 

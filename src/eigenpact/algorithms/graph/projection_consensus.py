@@ -267,13 +267,13 @@ class ProjectionConsensus:
             if moved > tol:
                 reasons.append(f"component {c} still moved by {moved:.1e} > tol {tol:.1e} after {done} iterations")
             if wrong := complaints(signs, share):
-                advice = "use method='random-features' or 'landmarks'"
+                advice = "use solver='random-features' or 'landmarks'"
                 reasons.append(f"component {c} is not to be trusted: {', '.join(wrong)}; {advice}")
             if signs["tied"] > TIED and moved > TIED_TOL:
                 reasons.append(
                     f"component {c} nearly ties with the next (their variances' ratio is {signs['tied']:.2f}) and may be any "
                     f"direction that they span; tell them apart by tol={TIED_TOL:g} and a large max_iterations, or use "
-                    "method='random-features'"
+                    "solver='random-features'"
                 )
         await Local(hand_over, np.float64(self.span == "neighbourhood"))  # line 10
         fine = f"no direction moved by more than {tol:.1e} of its length; neighbours' cosines >= {min(notes['agreement']):.2f}"

@@ -36,7 +36,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> rng = np.random.default_rng(0)
 >>> rows = {name: rng.normal(size=(60, 5)) * scale for name, scale in [("A", [3, 9, 1, 1, 1]), ("B", [3, 1, 9, 1, 1])]}
->>> pca = ep.PersonalizedPCA(n_global=1, n_local=1, solver=ep.PerPCA(choice=1), random_state=0).fit(rows)
+>>> pca = ep.PersonalizedPCA(n_global=1, n_local=1, solver=ep.solvers.PerPCA(choice=1), random_state=0).fit(rows)
 >>> pca.converged_, pca.history_[-1].kkt <= 5e-5
 (True, True)
 """

@@ -34,7 +34,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> sites, truth, errors = ep.datasets.corrupted_problem(60, 200, rank=3, share=0.05, sites=2)
 >>> pca = ep.RobustPCA(3, solver="dcf", center=False, random_state=0).fit(sites)
->>> bool(np.abs(pca.low_rank_("site0") - truth["site0"]).max() < 0.2), pca.converged_
+>>> bool(np.abs(pca.low_rank("site0") - truth["site0"]).max() < 0.2), pca.converged_
 (True, True)
 """
 

@@ -59,7 +59,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> sites, truth, errors = ep.datasets.corrupted_problem(60, 200, rank=3, share=0.1, sites=2)
 >>> pca = ep.RobustPCA(3, center=False, random_state=0).fit(sites)
->>> pca.converged_, bool(np.abs(pca.low_rank_("site0") - truth["site0"]).max() < 1e-9)
+>>> pca.converged_, bool(np.abs(pca.low_rank("site0") - truth["site0"]).max() < 1e-9)
 (True, True)
 """
 

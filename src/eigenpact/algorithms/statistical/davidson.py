@@ -37,7 +37,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(2000, 60)) * np.linspace(3, 1, 60)
 >>> sites = {"A": X[:1000], "B": X[1000:]}
->>> davidson = ep.FederatedPCA(1, solver=ep.Davidson(proxy="A"), random_state=0).fit(sites)
+>>> davidson = ep.FederatedPCA(1, solver=ep.solvers.Davidson(proxy="A"), random_state=0).fit(sites)
 >>> davidson.converged_, davidson.n_rounds_ <= ep.FederatedPCA(1, solver="lanczos", random_state=0).fit(sites).n_rounds_
 (True, True)
 """

@@ -35,7 +35,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(200, 30)) * np.linspace(3, 1, 30)
->>> pca = ep.FederatedPCA(n_components=1, solver=ep.Lanczos(angle_tol=1e-4), random_state=0).fit({"A": X[:80], "B": X[80:]})
+>>> pca = ep.FederatedPCA(1, solver=ep.solvers.Lanczos(angle_tol=1e-4), random_state=0).fit({"A": X[:80], "B": X[80:]})
 >>> pca.converged_, pca.angle_estimate_ <= 1e-4
 (True, True)
 """

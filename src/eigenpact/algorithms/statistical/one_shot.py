@@ -42,7 +42,7 @@ References
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(6000, 4)) * [3, 1, 1, 1]
 >>> sites = {"A": X[:2000], "B": X[2000:4000], "C": X[4000:]}
->>> pca = ep.FederatedPCA(1, solver=ep.OneShot(merge="sign"), random_state=0).fit(sites)
+>>> pca = ep.FederatedPCA(1, solver=ep.solvers.OneShot(merge="sign"), random_state=0).fit(sites)
 >>> pca.n_rounds_, pca.angle_estimate_ < 0.02
 (2, True)
 """

@@ -23,7 +23,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(60, 4)) * [9, 3, 1, 1]
->>> pca = ep.FederatedPCA(n_components=1, solver=ep.Power(angle_tol=1e-4), random_state=0).fit({"A": X[:20], "B": X[20:]})
+>>> pca = ep.FederatedPCA(n_components=1, solver=ep.solvers.Power(angle_tol=1e-4), random_state=0).fit({"A": X[:20], "B": X[20:]})
 >>> pca.converged_, pca.angle_estimate_ <= 1e-4
 (True, True)
 """

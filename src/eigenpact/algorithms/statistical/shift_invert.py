@@ -39,7 +39,7 @@ References
 
 >>> import numpy as np, eigenpact as ep
 >>> X = np.random.default_rng(0).normal(size=(2000, 20)) * np.linspace(3, 1, 20)
->>> solver = ep.ShiftInvert(proxy="A", angle_tol=1e-4)
+>>> solver = ep.solvers.ShiftInvert(proxy="A", angle_tol=1e-4)
 >>> pca = ep.FederatedPCA(1, solver=solver, random_state=0).fit({"A": X[:1000], "B": X[1000:]})
 >>> pca.converged_, pca.angle_estimate_ <= 1e-4
 (True, True)

@@ -23,7 +23,7 @@ from ...estimators.model_files import load_model
 from ..consoles import stdout, tell
 from ..kits import check_installed, find_kit
 from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy, write_facts
-from .check import look
+from .site_check import look
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0

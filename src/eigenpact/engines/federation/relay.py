@@ -19,7 +19,7 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, ProgramError, SiteFailure
+from ...errors import InputError, ProgramError, SiteError
 from ...runtime import Costs, Job, MailConnection, Outcome, Plan, Post, Request, Response, Summation
 
 REPLY, GONE = b"r", b"g"
@@ -208,5 +208,5 @@ def unframe(message: bytes) -> tuple[str, bytes]:
     return message[1 : 1 + length].decode(), message[1 + length :]
 
 
-def _relay_gone() -> SiteFailure:
-    return SiteFailure("the coordinator's server, or its job, has ended; start it again and resume from the journal")
+def _relay_gone() -> SiteError:
+    return SiteError("the coordinator's server, or its job, has ended; start it again and resume from the journal")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteFailure
+from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, Request, Response, SiteEndpoint, SiteLedger, SiteServer
 
 log = logging.getLogger("eigenpact.site")
@@ -98,7 +98,7 @@ class Unable(SiteServer):
     def __init__(self, name: str, error: EigenpactError) -> None:
         self.name = name
         told = "this site's table or policy cannot be used; its own log says why"
-        self._error = error if isinstance(error, PolicyError) else SiteFailure(told)
+        self._error = error if isinstance(error, PolicyError) else SiteError(told)
 
     def position(self, run: str, epoch: int) -> int:  # noqa: ARG002
         """Not known."""

@@ -22,7 +22,7 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, TooFewSites
+from ...errors import InputError, TooFewSitesError
 from ...runtime import Costs, Job, Outcome, Summation
 from ..federation.relay import STILL, OpenFederation, RelayPost, accept, meeting_point
 from .kits import Kit, flare, write_job
@@ -130,7 +130,7 @@ def _job(kit: Kit, sites: tuple[str, ...], engine: NVFlare) -> Iterator[tuple[Pi
                 finally:
                     pipe.close()
             finally:
-                with suppress(TooFewSites):  # a server that is gone has no job
+                with suppress(TooFewSitesError):  # a server that is gone has no job
                     administrator.ask(f"end {END_WITHIN}")
 
 
@@ -151,7 +151,7 @@ def _connected(administrator: _Administrator, sites: tuple[str, ...], engine: NV
             return found
         if waited > engine.start_timeout:
             missing = ", ".join(name for name in sites if name not in found)
-            raise TooFewSites(
+            raise TooFewSitesError(
                 f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
                 "have them run eigenpact site start, or lower min_sites"
             )
@@ -171,11 +171,11 @@ def _accept(administrator: _Administrator, listener: Listener, job: str, timeout
 
     def look() -> None:
         if administrator.ask("status") == "over":
-            raise TooFewSites(f"FLARE ended the job before the sites were up: {_last_words(kit, job)}")
+            raise TooFewSitesError(f"FLARE ended the job before the sites were up: {_last_words(kit, job)}")
 
     pipe = accept(listener, timeout, look)
     if pipe is None:
-        raise TooFewSites(f"the sites' processes were not up within {timeout:g} s; see log.txt in {kit.workspace}")
+        raise TooFewSitesError(f"the sites' processes were not up within {timeout:g} s; see log.txt in {kit.workspace}")
     return pipe
 
 
@@ -214,8 +214,8 @@ class _Administrator:
         federation = self.kit.federation
         where = f"the coordinator's server at {federation.host}:{federation.port}"
         if answer.get("error") == "connection":
-            raise TooFewSites(f"{where} does not answer; start it with: eigenpact coordinator start {self.kit.folder}")
-        raise TooFewSites(f"{where} could not be asked to {command.split()[0]}: {answer.get('detail', 'FLARE failed')}")
+            raise TooFewSitesError(f"{where} does not answer; start it with: eigenpact coordinator start {self.kit.folder}")
+        raise TooFewSitesError(f"{where} could not be asked to {command.split()[0]}: {answer.get('detail', 'FLARE failed')}")
 
 
 def _last_words(kit: Kit, job: str) -> str:

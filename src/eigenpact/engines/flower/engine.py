@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, SiteFailure, TooFewSites
+from ...errors import InputError, SiteError, TooFewSitesError
 from ...runtime import Costs, Job, Outcome, Summation
 from ..federation.kits import write_json
 from ..federation.relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
@@ -155,7 +155,7 @@ def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
         deadline = time.monotonic() + UP_WITHIN
         while not listens(HERE, port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SiteFailure(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
+                raise SiteError(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
             time.sleep(0.1)
         yield process
     finally:
@@ -194,7 +194,7 @@ def registered_nodes(kit: FlowerKit) -> dict[str, int]:
     """Site -> the node that its key was registered as."""
     nodes = _registered(kit)
     if not nodes:
-        raise SiteFailure(
+        raise SiteError(
             f"the SuperLink at {kit.local_address} does not know the keys of {kit.folder}; stop it and start it again"
         )
     return nodes
@@ -228,14 +228,14 @@ def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SiteFailure(f"flwr {command[0]} did not end within {COMMAND_WITHIN:g} s; see {kit.log}") from error
+        raise SiteError(f"flwr {command[0]} did not end within {COMMAND_WITHIN:g} s; see {kit.log}") from error
     answer: Any = {}
     with suppress(ValueError):
         answer = json.loads(done.stdout[done.stdout.find("{") :])
     if done.returncode != 0 or not isinstance(answer, dict) or answer.get("success") is False:
         reason = answer.get("error-message") if isinstance(answer, dict) else None
         told = " ".join(str(reason or done.stderr or done.stdout).split())[-500:]
-        raise SiteFailure(f"the SuperLink of {kit.folder} could not be asked to {' '.join(command[:2])}: {told}")
+        raise SiteError(f"the SuperLink of {kit.folder} could not be asked to {' '.join(command[:2])}: {told}")
     return answer
 
 
@@ -251,7 +251,7 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
         try:
             pipe = accept(listener, engine.start_timeout, lambda: None)
             if pipe is None:
-                raise SiteFailure(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
+                raise SiteError(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
             began = True
             process = _other_end(pipe)
             try:
@@ -263,7 +263,7 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
                 pipe.close()
         finally:
             if run and not began:
-                with suppress(SiteFailure):  # a SuperLink that is gone has no run
+                with suppress(SiteError):  # a SuperLink that is gone has no run
                     ask(kit, "stop", run, CONNECTION)
 
 
@@ -303,17 +303,17 @@ def _connected(pipe: Pipe, nodes: Mapping[str, int], sites: tuple[str, ...], eng
         try:
             pipe.send_bytes(frame("", json.dumps(nodes).encode()))
             if not pipe.poll(max(STILL, begin + engine.start_timeout - time.monotonic())):
-                raise SiteFailure(f"Flower's run does not answer within {engine.start_timeout:g} s; see log.txt in the kit")
+                raise SiteError(f"Flower's run does not answer within {engine.start_timeout:g} s; see log.txt in the kit")
             told = json.loads(unframe(pipe.recv_bytes())[1])
         except (EOFError, OSError) as error:
-            raise SiteFailure("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
+            raise SiteError("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
         found = tuple(name for name in sites if name in told)
         waited = time.monotonic() - begin
         if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
             return found
         if waited > engine.start_timeout:
             missing = ", ".join(name for name in sites if name not in found)
-            raise TooFewSites(
+            raise TooFewSitesError(
                 f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
                 "have them run eigenpact site start, each with the kit it was given, or lower min_sites"
             )

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection as Pipe
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from ...errors import TooFewSites, WireError
+from ...errors import TooFewSitesError, WireError
 from ...runtime import greeting, signed_by
 from ..federation.kits import NAME
 from ..federation.relay import GONE, REPLY, frame, unframe
@@ -156,7 +156,7 @@ def find_sites(grid: Grid, wanted: Iterable[str], min_sites: int, timeout: float
     if len(chosen) < max(1, min_sites or len(names)):
         claimed = {name: " (claimed by several nodes)" for name, nodes in claims.items() if len(nodes) > 1}
         missing = ", ".join(f"{name}{claimed.get(name, '')}" for name in sorted(names - chosen.keys()))
-        raise TooFewSites(
+        raise TooFewSitesError(
             f"not connected within {timeout:g} s: {missing or f'{max(1, min_sites) - len(chosen)} more'}; have them start their "
             "SuperNodes with eigenpact-site in --node-config, or lower min-sites"
         )

@@ -54,7 +54,7 @@ class GraphEstimator(SiteEstimator):
 
     n_components: int
     graph: Any
-    method: Any
+    solver: Any
     center: bool
     max_iterations: int | None
 
@@ -134,7 +134,7 @@ class GraphEstimator(SiteEstimator):
             "converged": solution.converged,
             "reason": solution.reason,
             "notes": solution.notes,
-            "method": algorithm.name,
+            "solver": algorithm.name,
             "seed": seed,
         }
         return Outcome({}, facts, driver.ledger, driver.history, results=declaration_of(algorithm).results)
@@ -146,7 +146,7 @@ class GraphEstimator(SiteEstimator):
         self.n_rounds_, self.n_setup_rounds_ = facts["rounds"], facts["setup_rounds"]
         self.n_iterations_ = facts["iterations"]
         self.converged_, self.stop_reason_ = facts["converged"], facts["reason"]
-        self.method_ = facts["method"]
+        self.solver_ = facts["solver"]
         self.history_, self.ledger_ = outcome.history, outcome.ledger
         self._adopt_nodes(facts, outcome.kept)
         if not self.converged_:

@@ -37,17 +37,17 @@ class GraphKernelPCA(GraphEstimator):
         Of the kernel; ``gamma=None`` is 1 / n_features.
     graph : networkx Graph, edge list, mapping or short name
         "ring:4" (every node has 4 neighbours), "grid", "regular:4", "erdos:0.3", "small-world:4", "complete".
-    method : str or instance
+    solver : str or instance
         "projection-consensus" (Algorithm 1; rows go to neighbours), "random-features" and "landmarks" (sums over a
         node's rows do, which tell neighbours much, see docs/explanation/what-leaves-a-site.md); the
         baselines "own", "neighbourhood" and, where this process holds all nodes, "central" and "best-local".
     center : bool
         Subtract the mean of all nodes' rows in feature space.
     landmarks : (m, n_features) array, optional
-        Public rows: for method "landmarks", and to describe the mean with kernels that have no random features.
+        Public rows: for solver "landmarks", and to describe the mean with kernels that have no random features.
     tol : float, optional
     max_iterations : int, optional
-        For each component; None is the method's own.
+        For each component; None is the solver's own.
     random_state : int, RandomState or None
     engine : str or engine
         "inprocess" or "mpi".
@@ -74,7 +74,7 @@ class GraphKernelPCA(GraphEstimator):
     >>> X = np.random.default_rng(0).normal(size=(120, 3)) * [3, 1, 1]
     >>> nodes = {f"n{j}": X[30 * j : 30 * j + 30] for j in range(4)}
     >>> pca = ep.GraphKernelPCA(1, gamma=0.05, graph="ring:2", random_state=0).fit(nodes)
-    >>> central = ep.GraphKernelPCA(1, gamma=0.05, graph="ring:2", method="central").fit(nodes)
+    >>> central = ep.GraphKernelPCA(1, gamma=0.05, graph="ring:2", solver="central").fit(nodes)
     >>> all(abs(cosine[0, 0]) > 0.95 for cosine in pca.similarity(central).values())
     True
     """
@@ -90,7 +90,7 @@ class GraphKernelPCA(GraphEstimator):
         degree: float = 3,
         coef0: float = 1,
         graph: Any = "ring:4",
-        method: Any = "projection-consensus",
+        solver: Any = "projection-consensus",
         center: bool = True,
         landmarks: Any = None,
         tol: float | None = None,
@@ -105,7 +105,7 @@ class GraphKernelPCA(GraphEstimator):
         self.degree = degree
         self.coef0 = coef0
         self.graph = graph
-        self.method = method
+        self.solver = solver
         self.center = center
         self.landmarks = landmarks
         self.tol = tol
@@ -116,20 +116,20 @@ class GraphKernelPCA(GraphEstimator):
 
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> GraphKernelPCA:
         """Fit on one matrix (with a node's name per row in ``sites``), a list of tables, or a dict of named tables."""
-        if not (isinstance(self.method, str) and self.method in REFERENCES):
+        if not (isinstance(self.solver, str) and self.solver in REFERENCES):
             return super().fit(X, y, sites=sites)
         # all rows in one place: every node is given the central answer, or the best its own rows allow
-        base = GraphKernelPCA(**(self.get_params() | {"n_components": 1, "method": "own", "callback": None})).fit(X, sites=sites)
+        base = GraphKernelPCA(**(self.get_params() | {"n_components": 1, "solver": "own", "callback": None})).fit(X, sites=sites)
         if len(base.models_) < len(base.sites_):
-            raise InputError(f"method={self.method!r} needs all rows in one process; here are {len(base.models_)} nodes")
+            raise InputError(f"solver={self.solver!r} needs all rows in one process; here are {len(base.models_)} nodes")
         self.__dict__ |= {name: value for name, value in vars(base).items() if name.endswith("_") and not name.startswith("_")}
         rows = {node: base.models_[node].rows for node in natural_order(base.sites_)}
         central = central_model(base._kernel(), np.concatenate(list(rows.values())), int(self.n_components), bool(self.center))
-        best = self.method == "best-local"
+        best = self.solver == "best-local"
         self.models_ = NodeResults(
             self.sites_, {node: best_local_model(central, part) if best else central for node, part in rows.items()}
         )
-        self.method_, self.stop_reason_ = self.method, "all rows in one place"
+        self.solver_, self.stop_reason_ = self.solver, "all rows in one place"
         return self
 
     def _check_parameters(self) -> None:
@@ -151,7 +151,7 @@ class GraphKernelPCA(GraphEstimator):
                 f"kernel={self.kernel!r} cannot be imported by name, so nodes of other processes cannot find it; put it in a "
                 "module that every process imports"
             )
-        return find_solver("GraphKernelPCA", self.method, REFERENCES, word="method")
+        return find_solver("GraphKernelPCA", self.solver, REFERENCES)
 
     def _kernel(self) -> Kernel:
         return kernel_of(self.kernel, self.gamma, self.degree, self.coef0, self.n_features_in_)
@@ -179,14 +179,14 @@ class GraphKernelPCA(GraphEstimator):
     def _model(self, found: dict[str, Any], seed: int) -> FeatureModel | KernelModel:
         kernel, landmarks = self._kernel(), self._landmarks()
         public = np.zeros((0, self.n_features_in_)) if landmarks is None else landmarks
-        method = find_solver("GraphKernelPCA", self.method, REFERENCES, word="method")
+        solver = find_solver("GraphKernelPCA", self.solver, REFERENCES)
         if "components" in found:
-            count = method.n_features // 2 if method.name == "random-features" else 0
+            count = solver.n_features // 2 if solver.name == "random-features" else 0
             return FeatureModel(FeatureMap(kernel, public, count, seed), found["components"], found["mean"])
         if "table" in found:
             return KernelModel(kernel, found["table"], found["alpha"], found["mean values"], found["centre square"])
         n, described = len(found["alpha"]), "feature mean" in found
-        count = 0 if landmarks is not None else method.centring_features // 2
+        count = 0 if landmarks is not None else solver.centring_features // 2
         return KernelModel(
             kernel,
             found["rows"],
@@ -218,12 +218,12 @@ class GraphKernelPCA(GraphEstimator):
     def iterate_similarity(self, central: GraphKernelPCA, component: int = 0) -> Array:
         """Absolute cosines (iterations x nodes) of a component's iterates with a central fit's direction.
 
-        Needs a fit with ``method=ep.ProjectionConsensus(keep_iterates=True)``.
+        Needs a fit with ``solver=ep.solvers.ProjectionConsensus(keep_iterates=True)``.
         """
         reference = self._reference(central)
         if not self.node_iterates_:
             raise InputError(
-                "this fit kept no iterates; fit two nodes or more with method=ep.ProjectionConsensus(keep_iterates=True)"
+                "this fit kept no iterates; fit two nodes or more with solver=ep.solvers.ProjectionConsensus(keep_iterates=True)"
             )
         columns = []
         for node in natural_order(self.node_iterates_):
@@ -235,23 +235,23 @@ class GraphKernelPCA(GraphEstimator):
     def _reference(self, central: GraphKernelPCA) -> KernelModel:
         check_is_fitted(self)
         check_is_fitted(central)
-        if central.method_ != "central":
-            raise InputError(f"similarity is with a fit of method='central', and this one is of {central.method_!r}")
+        if central.solver_ != "central":
+            raise InputError(f"similarity is with a fit of solver='central', and this one is of {central.solver_!r}")
         model: KernelModel = next(iter(central.models_.values()))
         return model
 
     def _kernel_model(self, node: str) -> KernelModel:
         model = self.models_[node]
         if not isinstance(model, KernelModel):
-            raise InputError(f"method {self.method_!r} has directions in a space of features; compare scores on new rows instead")
+            raise InputError(f"solver {self.solver_!r} has directions in a space of features; compare scores on new rows instead")
         return model
 
     @property
     def lagrangian_(self) -> list[Array]:
         """The augmented Lagrangian (8) after every iteration, one array per component; needs all nodes in this process."""
         check_is_fitted(self)
-        if self.method_ != "projection-consensus":
-            raise InputError(f"method {self.method_!r} has no augmented Lagrangian; projection consensus has")
+        if self.solver_ != "projection-consensus":
+            raise InputError(f"solver {self.solver_!r} has no augmented Lagrangian; projection consensus has")
         if len(self.node_history_) < len(self.sites_):
             raise SiteElsewhereError("the Lagrangian is a sum over all nodes, and not all are in this process")
         per_node = list(self.node_history_.values())

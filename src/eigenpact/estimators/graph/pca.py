@@ -26,8 +26,8 @@ class GraphPCA(GraphEstimator):
     n_components, graph, center, tol, max_iterations, random_state, engine, callback
         As for ``GraphKernelPCA``; ``tol`` bounds the Ritz residual over the trace, 1e-11 by default: a
         component with a small share s of the variance has about tol / s of its own size as error.
-    method : str or instance
-        "tracking", or ``ep.Tracking(columns=...)``.
+    solver : str or instance
+        "tracking", or ``ep.solvers.Tracking(columns=...)``.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class GraphPCA(GraphEstimator):
         n_components: int = 1,
         *,
         graph: Any = "ring:4",
-        method: Any = "tracking",
+        solver: Any = "tracking",
         center: bool = True,
         tol: float | None = None,
         max_iterations: int | None = None,
@@ -61,7 +61,7 @@ class GraphPCA(GraphEstimator):
     ) -> None:
         self.n_components = n_components
         self.graph = graph
-        self.method = method
+        self.solver = solver
         self.center = center
         self.tol = tol
         self.max_iterations = max_iterations
@@ -74,7 +74,7 @@ class GraphPCA(GraphEstimator):
             raise InputError(f"n_components={self.n_components} must be at most min(n_samples, n_features)={min(rows, features)}")
 
     def _find_algorithm(self, engine: Engine) -> Any:  # noqa: ARG002
-        return find_solver("GraphPCA", self.method, word="method")
+        return find_solver("GraphPCA", self.solver)
 
     def _kernel(self) -> Kernel:
         return Kernel("linear", 1.0)

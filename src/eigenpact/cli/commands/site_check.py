@@ -1,4 +1,4 @@
-"""``eigenpact check``: is this site ready, before anything is connected?"""
+"""``eigenpact site check``: is this site ready, before anything is connected?"""
 
 from __future__ import annotations
 
