@@ -35,8 +35,9 @@ CHOSEN = "conformance or same_bits"
 
 def pytest_collection_finish() -> None:
     """In pytest: listen to every fit, and to what ranks of MPI have written and a test compares."""
-    from eigenpact.estimators.base import SiteEstimator
     from tests.engines import conformance
+
+    from eigenpact.estimators.base import SiteEstimator
 
     differences, fit = conformance.differences, SiteEstimator.fit
 
