@@ -17,8 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenpact as ep
 from eigenpact.algorithms.graph import baselines, deflation, gossip, neighbourhood, projection_consensus, signs, trust
-from eigenpact.errors import InputError, SiteElsewhereError
-from eigenpact.estimators.graph.base import NodeResults
+from eigenpact.errors import InputError
 from eigenpact.estimators.graph.graphs import find_graph, natural_order
 from eigenpact.numerics.kernels import Kernel, function_name, landmark_features, random_features
 from eigenpact.runtime import LocalFunction, wire_table
@@ -325,16 +324,6 @@ def test_methods_that_are_refused(make, message):
         make()
 
 
-def test_results_of_nodes_elsewhere():
-    results = NodeResults(("a", "b"), {"a": 1})
-    assert results["a"] == 1
-    assert dict(results) == {"a": 1}
-    with pytest.raises(SiteElsewhereError, match="what node 'b' found is at that node, not in this process"):
-        results["b"]
-    with pytest.raises(InputError, match="no node 'c' in this model; the nodes are a, b"):
-        results["c"]
-
-
 def test_unfitted_estimators_say_so():
     for act in (
         lambda: ep.GraphPCA().transform(np.ones((3, 2))),
@@ -422,7 +411,7 @@ def test_clone_pickle_labels_and_determinism():
     new = X[:7] + 0.1
     assert (again.transform(new, site="n2") == pca.transform(new, site="n2")).all()
     assert (pickle.loads(pickle.dumps(pca)).transform(new, site="n2") == pca.transform(new, site="n2")).all()
-    with pytest.raises(InputError, match="once for each node"):
+    with pytest.raises(InputError, match="give one table of rows"):
         pca.transform(tables)
     with pytest.raises(InputError, match="fit_transform takes one matrix"):
         pca.fit_transform(tables)

@@ -326,7 +326,7 @@ def test_bad_sites_are_named(sites: Any, error: type[Exception], message: str) -
         ({"n_components": 1.5}, "n_components=1.5"),
         ({"n_components": "mle"}, "n_components='mle'"),
         ({"solver": "svd"}, "unknown solver 'svd'; the solvers of FederatedPCA are auto, faps, gram, krylov"),
-        ({"solver": 3}, "solver=3 must be one of auto, faps, .* or an instance such as FAPS"),
+        ({"solver": 3}, "solver=3 must be one of auto, faps, .* or an instance such as ep.solvers.FAPS"),
         ({"solver": ep.solvers.Krylov(proxy="nobody")}, "proxy='nobody' is not a site; the sites are digit 0"),
         ({"solver": ep.solvers.Krylov(proxy=10)}, "proxy=10 is not an index of the 10 sites"),
         ({"engine": "spark"}, "unknown engine 'spark'; the engines are inprocess, mpi"),
@@ -376,7 +376,7 @@ def test_transform_of_several_sites_says_what_to_do() -> None:
     """Scores stay with their sites."""
     pca = ep.FederatedPCA(2).fit(SITES)
     for several in (SITES, list(SITES.values())):
-        with pytest.raises(InputError, match="call it once for each site"):
+        with pytest.raises(InputError, match="give one table of rows; call once for each site"):
             pca.transform(several)
 
 

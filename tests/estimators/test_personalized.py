@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenpact as ep
 from eigenpact.errors import InputError, SiteElsewhereError
+from eigenpact.estimators.personalized import PersonalResult
 from eigenpact.numerics.metrics import largest_sine
-from eigenpact.runtime import Outcome
 
 MODEL = ep.datasets.personalized_problem(6, 12, 2, 3, variances=(4.0, 2.0, 0.05), rows=200, seed=1)
 
@@ -173,16 +174,9 @@ def test_early_stopping_stops_and_keeps_the_best() -> None:
 def test_site_elsewhere() -> None:
     """A site that another process holds: the error names what to do there."""
     pca = fitted()
-    outcome = Outcome(
-        {"basis": pca.components_.T, "variances": pca.explained_variance_, "mean": np.zeros(12), "scale": np.ones(12)},
-        {
-            "n_samples": 9, "dtype": "float64", "between_share": 0.0, "sites": ["here", "there"], "rounds": 1, "setup_rounds": 1,
-            "converged": True, "reason": "", "solver": "varpro", "captured": 1.0, "held_out": None, "theta": None,
-        },
-        results=("V",),
-        kept={"here": {"V": np.eye(12, 1), "values": np.ones(1), "mean": None}},
-    )  # fmt: skip
-    pca._adopt(outcome)
+    names = {field.name: getattr(pca, f"{field.name}_", ()) for field in fields(PersonalResult)}
+    result = PersonalResult(**names | {"sites": ("here", "there")})
+    pca._adopt(result, {"here": {"V": np.eye(12, 1), "values": np.ones(1), "mean": None}})
     assert pca.local_components_["here"].shape == (1, 12)
     with pytest.raises(SiteElsewhereError, match=r"site 'there' is at that site.*local_part\(rows\)"):
         pca.transform(MODEL.sites["site0"], site="there")
@@ -213,7 +207,7 @@ def test_clone_pickle_and_labels() -> None:
         ({"n_local": {"site0": 1.5}}, "n_local=1.5 for site 'site0'"),
         ({"n_local": {}}, "has no entry"),
         ({"solver": "krylov"}, "the solvers of PersonalizedPCA are perpca, varpro"),
-        ({"solver": ep.solvers.PerPCA}, r"an instance such as PerPCA\(\)"),
+        ({"solver": ep.solvers.PerPCA}, r"an instance such as ep.solvers.PerPCA\(\)"),
         ({"center": "median"}, "center='median'"),
         ({"scale": "site"}, "scale='site'"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be a share"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
@@ -14,12 +15,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from ..algorithms.method import declaration_of
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
 from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy
-from .inputs import adopt, hold
+from .inputs import adopt, hold, is_several_sites
+from .results import Result
 
 
 class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -27,16 +31,20 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     A subclass has the parameters ``tol``, ``random_state``, ``engine`` and ``callback``, and ``max_rounds`` and ``journal`` if
     there is a coordinator.  It checks its own in ``_check_parameters``, and says what is run and what becomes of it:
-    ``_find_algorithm``, ``_plan``, ``_program``, ``_settings``, ``_outcome`` and ``_adopt``.
+    ``_find_algorithm``, ``_plan``, ``_program``, ``_settings`` and ``_result``.
     """
 
     tol: float | None
-    max_rounds: int
+    max_rounds: int = 1
     random_state: Any
     engine: Any
-    journal: Any
+    journal: Any = None
     callback: Any
     n_features_in_: int
+    graph_: Graph | None = None
+    _result_type: type[Result]
+    _kept: tuple[str, ...] = ()
+    """What sites keep of the answer, besides what the solver declares."""
     _takes_gaps = False
     """Whether NaN stands for a missing entry, and rows may stay on disk."""
 
@@ -63,8 +71,12 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         order = tuple(held)
         graph = self._find_graph(engine, order)
         outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order), graph=graph)
-        self._adopt(outcome)
+        self.history_, self.ledger_ = outcome.history, outcome.ledger
+        result = self._result_type.from_outcome(outcome)
+        self._adopt(result, outcome.kept)
         self._remember(here)
+        for kind, text in result.warnings():
+            warnings.warn(text, kind, stacklevel=2)
         return self
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -75,8 +87,13 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
-        if hasattr(self, "max_rounds"):
-            self._check_limit("max_rounds", self.max_rounds)
+        self._check_limit("max_rounds", self.max_rounds)
+
+    def _check_choice(self, name: str, *allowed: Any) -> None:
+        value = getattr(self, name)
+        if not any(value is choice or (isinstance(value, str) and value == choice) for choice in allowed):
+            *first, last = (repr(choice) for choice in allowed)
+            raise InputError(f"{name}={value!r} must be {', '.join(first)} or {last}")
 
     @staticmethod
     def _check_limit(name: str, value: Any) -> None:
@@ -90,6 +107,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @abstractmethod
     def _find_algorithm(self, engine: Engine) -> Any:
         """The algorithm to run: a frozen dataclass with a ``name``."""
+
+    def _meet(self, connection: Connection, order: tuple[str, ...]) -> None:
+        """Look at the sites before anything is asked of them; ``order`` names those of this process."""
 
     def _find_graph(self, engine: Engine, held: tuple[str, ...]) -> Graph | None:  # noqa: ARG002
         """Node -> neighbours, for programs without a coordinator, to be kept as ``graph_``; None for the others."""
@@ -108,12 +128,12 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Parameters that a journal must agree with, besides solver, tol, max_rounds and seed, as JSON can hold them."""
 
     @abstractmethod
-    def _outcome(self, driver: Driver, result: Any, algorithm: Any) -> Outcome:
-        """What the program returned, as arrays and facts that can be sent to every process."""
+    def _result(self, found: Any, **told: Any) -> Result:
+        """What the program returned as fitted attributes, in the coordinator's process; ``told`` are those of every result."""
 
-    @abstractmethod
-    def _adopt(self, outcome: Outcome) -> None:
-        """Turn what the run ended with into fitted attributes."""
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:  # noqa: ARG002
+        """Take over the attributes of a result, and what the sites of this process keep (site -> name -> value)."""
+        self.__dict__ |= result.attributes()
 
     def _remember(self, held: dict[str, Any]) -> None:
         """Take note of the rows that this process holds (site -> rows); most estimators forget them."""
@@ -122,6 +142,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
         """Advance the program; runs in one place only, wherever the engine puts the coordinator."""
+        self._meet(connection, order)
         own = None
         if getattr(algorithm, "proxy", None) is not None:  # else nobody need be asked before the plan is announced
             everyone = connection.sites()
@@ -135,18 +156,19 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with self._open_journal(connection, algorithm, seed, order) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
-            plan, needed = self._plan(algorithm), engine.min_sites
             driver = Driver(
                 connection,
                 journal=journal,
                 callback=self.callback,
                 own=own,
-                graph=getattr(self, "graph_", None),
-                min_sites=needed,
-                plan=plan,
+                graph=self.graph_,
+                min_sites=engine.min_sites,
+                plan=self._plan(algorithm),
             )
-            result = driver.run(self._program(algorithm, seed))
-        return self._outcome(driver, result, algorithm)
+            found = driver.run(self._program(algorithm, seed))
+        rounds = {"n_rounds": driver.rounds, "n_setup_rounds": driver.setup_rounds}
+        result = self._result(found, sites=driver.roster, solver=algorithm.name, **rounds)
+        return result.to_outcome(driver, (*self._kept, *declaration_of(algorithm).results))
 
     def _seed(self) -> int | None:
         """The seed that ``random_state`` stands for; None if none was given."""
@@ -162,7 +184,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self, connection: Connection, algorithm: Any, seed: int | None, order: tuple[str, ...]
     ) -> Iterator[Journal | None]:
         """The journal of a run with these parameters, if one is wanted; closed in the end."""
-        if getattr(self, "journal", None) is None:
+        if self.journal is None:
             yield None
             return
         description = {
@@ -190,6 +212,33 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return state | {"callback": None}
+
+
+class PooledEstimator(SiteEstimator):
+    """What estimators share that give all sites the same components, ``mean_`` and ``scale_``."""
+
+    def inverse_transform(self, T: Any) -> Any:
+        """Rows (n, n_features) whose scores are T (n, k)."""
+        check_is_fitted(self)
+        scores = np.asarray(T)
+        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
+            raise InputError(
+                f"scores have shape {scores.shape}; give a table with {self.n_components_} columns, one per component"
+            )
+        return (scores @ self.components_) * self.scale_ + self.mean_
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
+        if is_several_sites(X):
+            raise InputError(
+                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
+                "call fit(X), then transform(rows) for each site"
+            )
+        return self.fit(X, y, sites=sites).transform(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
 
 
 def _in_short(names: Sequence[str] | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from ..data.checks import (
     BLOCK_ELEMENTS,
@@ -162,6 +162,9 @@ def _not_numbers(whose: str, prefix: str, error: TypeError) -> InputError | Inpu
 
 def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     """Rows (n, n_features) for a fitted estimator, checked as scikit-learn does; each entry of a sparse matrix stored once."""
+    check_is_fitted(estimator)
+    if is_several_sites(X):
+        raise InputError("give one table of rows; call once for each site, where the result is to stay")
     check_not_masked("X", X)
     check_real("X", X)
     try:

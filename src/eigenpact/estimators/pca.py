@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.expansion import EXACT_ANGLE
 from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, cut_in_words
-from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
+from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
-from ..runtime import Driver, Engine, Outcome, Plan, Program, RoundRecord
-from .base import SiteEstimator
+from ..runtime import Engine, Plan, Program, RoundRecord
+from .base import PooledEstimator
 from .choices import find_joint_solver
-from .inputs import check_new_rows, is_several_sites
+from .inputs import check_new_rows
 from .plans import plan_of
+from .results import Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
@@ -29,7 +30,25 @@ WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
 
 
-class FederatedPCA(SiteEstimator):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointResult(Result):
+    """Attributes of a fitted :class:`FederatedPCA`."""
+
+    n_components: int
+    n_samples_seen: int
+    components: Array
+    mean: Array
+    scale: Array
+    explained_variance: Array
+    explained_variance_ratio: Array
+    singular_values: Array
+    noise_variance: float
+    between_site_share: float
+    angle_estimate: float | None
+    solver_choice: list[Any]
+
+
+class FederatedPCA(PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -89,6 +108,8 @@ class FederatedPCA(SiteEstimator):
     >>> pca.transform(A).shape, pca.sites_
     ((50, 2), ('A', 'B'))
     """
+
+    _result_type = JointResult
 
     def __init__(
         self,
@@ -151,91 +172,62 @@ class FederatedPCA(SiteEstimator):
         return {"n_components": wanted, "center": self.center, "scale": self.scale}
 
     def _check_parameters(self) -> None:
-        if self.center not in ("pooled", "site", False) or (self.center == 0 and self.center is not False):
-            raise InputError(f"center={self.center!r} must be 'pooled', 'site' or False")
-        if self.scale not in (None, "pooled"):
-            raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
+        self._check_choice("center", "pooled", "site", False)
+        self._check_choice("scale", None, "pooled")
         super()._check_parameters()
 
-    def _outcome(self, driver: Driver, result: tuple[Setup, Solution], algorithm: Algorithm) -> Outcome:
-        setup, solution = result
-        return Outcome(
-            arrays={
-                "basis": solution.basis,
-                "eigenvalues": solution.eigenvalues,
-                "mean": setup.mean,
-                "scale": setup.scale,
-            },
-            facts={
-                "n_samples": setup.n_samples,
-                "dtype": "float32" if setup.single else "float64",
-                "trace": setup.trace,
-                "between_share": setup.between_share,
-                "offset": setup.offset,
-                "sites": list(driver.roster),
-                "rounds": driver.rounds,
-                "setup_rounds": driver.setup_rounds,
-                "converged": bool(solution.converged),
-                "reason": solution.reason,
-                "angle": solution.angle,
-                "cut": solution.cut,
-                "solver": solution.notes.get("solver", algorithm.name),
-                "choice": solution.notes.get("choice", []),
-            },
-            ledger=driver.ledger,
-            history=driver.history,
+    def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
+        setup, solution = found
+        n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
+        k, dtype = len(eigenvalues), precision(setup.single)
+        components = fix_signs(solution.basis).T.astype(dtype)
+        ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
+        rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
+        limits = _limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
+        angle, limited = _limited(solution.angle, limits)
+        advice = self._advice_on_units(components, ratios)
+        return JointResult(
+            n_components=k,
+            n_features_in=d,
+            n_samples_seen=n,
+            components=components,
+            mean=(np.zeros(d) if self.center is False else setup.mean).astype(dtype),
+            scale=setup.scale.astype(dtype),
+            explained_variance=(eigenvalues / (n - 1)).astype(dtype),
+            explained_variance_ratio=ratios,
+            singular_values=np.sqrt(eigenvalues).astype(dtype),
+            noise_variance=rest / (min(n, d) - k) if k < min(n, d) else 0.0,
+            between_site_share=setup.between_share,
+            angle_estimate=angle,
+            converged=bool(solution.converged),
+            stop_reason="; ".join(text for text in (solution.reason, limited, advice) if text),
+            solver_choice=solution.notes.get("choice", []),
+            doubts=tuple(self._doubts_of(solution, advice)),
+            **told | {"solver": solution.notes.get("solver", told["solver"])},
         )
 
-    def _adopt(self, outcome: Outcome) -> None:
-        """Turn what the run ended with into fitted attributes."""
-        arrays, facts = outcome.arrays, outcome.facts
-        dtype = np.dtype(facts["dtype"])
-        n, trace, eigenvalues = facts["n_samples"], facts["trace"], arrays["eigenvalues"]
-        k, d = len(eigenvalues), len(arrays["mean"])
-        self.n_components_ = k
-        self.n_features_in_ = d
-        self.n_samples_seen_ = n
-        self.components_ = fix_signs(arrays["basis"]).T.astype(dtype)
-        self.mean_ = (np.zeros(d) if self.center is False else arrays["mean"]).astype(dtype)
-        self.scale_ = arrays["scale"].astype(dtype)
-        self.explained_variance_ = (eigenvalues / (n - 1)).astype(dtype)
-        self.explained_variance_ratio_ = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
-        self.singular_values_ = np.sqrt(eigenvalues).astype(dtype)
-        rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
-        self.noise_variance_ = rest / (min(n, d) - k) if k < min(n, d) else 0.0
-        self.sites_ = tuple(facts["sites"])
-        self.n_rounds_ = facts["rounds"]
-        self.n_setup_rounds_ = facts["setup_rounds"]
-        self.converged_ = facts["converged"]
-        self.stop_reason_ = facts["reason"]
-        last = float(eigenvalues[-1]) / n if k else 0.0
-        limits = _limits(dtype, facts["offset"] if k < d else 0.0, last)
-        self.angle_estimate_ = facts["angle"]
-        if self.angle_estimate_ is not None:
-            self.angle_estimate_ = min(1.0, float(np.linalg.norm([facts["angle"], *limits.values()])))
-            what = max(limits, key=limits.__getitem__)
-            if limits[what] > WORTH_TELLING * max(facts["angle"], EXACT_ANGLE):
-                self.stop_reason_ += f"; {what} limits the sine to about {self.angle_estimate_:.1e}"
-        advice = _advice(self)
-        self.stop_reason_ += f"; {advice}" if advice else ""
-        self.between_site_share_ = facts["between_share"]
-        self.solver_ = facts["solver"]
-        self.solver_choice_ = facts["choice"]
-        self.history_ = outcome.history
-        self.ledger_ = outcome.ledger
-        if not self.converged_:
-            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
-        unseen = self.tol is not None or facts["cut"] != "clear"  # else it was one round, which seldom proves an angle
-        if advice and self.angle_estimate_ is None and self.converged_ and unseen:
-            warnings.warn(f"components may be lost in rounding errors: {advice}", NotIdentifiableWarning, stacklevel=3)
-        elif facts["cut"] == "empty" and self.n_components is not None:
-            warnings.warn(f"{cut_in_words('empty', k)}; ask for fewer components", NotIdentifiableWarning, stacklevel=3)
-        elif facts["cut"] in ("tied", "hidden"):
-            warnings.warn(
-                f"{cut_in_words(facts['cut'], k)}, so component {k} is one of many that would do; ask for fewer or more "
-                "components, so that none of equal variance is left out",
-                NotIdentifiableWarning,
-                stacklevel=3,
+    def _advice_on_units(self, components: Array, ratios: Array) -> str:
+        """What to say where one feature has nearly all the variance: usually a matter of its unit."""
+        if self.scale is not None or components.shape[1] < 2 or len(components) == 0:
+            return ""
+        feature = int(np.argmax(np.abs(components[0])))
+        if components[0, feature] ** 2 < DWARFS or ratios[0] < DWARFS:
+            return ""
+        names = getattr(self, "feature_names_in_", None)
+        name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
+        return f"{name} has {ratios[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
+
+    def _doubts_of(self, solution: Solution, advice: str) -> Iterator[str]:
+        k, cut = len(solution.eigenvalues), solution.cut
+        unseen = self.tol is not None or cut != "clear"  # else it was one round, which seldom proves an angle
+        if advice and solution.angle is None and solution.converged and unseen:
+            yield f"components may be lost in rounding errors: {advice}"
+        elif cut == "empty" and self.n_components is not None:
+            yield f"{cut_in_words('empty', k)}; ask for fewer components"
+        elif cut in ("tied", "hidden"):
+            yield (
+                f"{cut_in_words(cut, k)}, so component {k} is one of many that would do; ask for fewer or more "
+                "components, so that none of equal variance is left out"
             )
 
     # -- using ----------------------------------------------------------------------------------
@@ -248,29 +240,8 @@ class FederatedPCA(SiteEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        if is_several_sites(X):
-            raise InputError("transform takes one table of rows; call it once for each site, where the scores are to stay")
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"])
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
-
-    def inverse_transform(self, T: Any) -> Any:
-        """Rows (n, n_features) whose scores are T (n, k)."""
-        check_is_fitted(self)
-        scores = np.asarray(T)
-        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
-            raise InputError(
-                f"scores have shape {scores.shape}; give a table with {self.n_components_} columns, one per component"
-            )
-        return (scores @ self.components_) * self.scale_ + self.mean_
-
-    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        if is_several_sites(X):
-            raise InputError(
-                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
-                "call fit(X), then transform(rows) for each site"
-            )
-        return self.fit(X, y, sites=sites).transform(X)
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
@@ -291,12 +262,6 @@ class FederatedPCA(SiteEstimator):
         """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
         return float(np.mean(self.score_samples(X)))
 
-    # -- scikit-learn ---------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
 
 def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
     """The sines that rounded rows and components allow at best, by what limits them.
@@ -309,13 +274,11 @@ def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, f
     return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
 
 
-def _advice(pca: FederatedPCA) -> str:
-    """What to say where one feature has nearly all the variance: usually a matter of its unit."""
-    if pca.scale is not None or pca.n_features_in_ < 2 or pca.n_components_ == 0:
-        return ""
-    feature = int(np.argmax(np.abs(pca.components_[0])))
-    if pca.components_[0, feature] ** 2 < DWARFS or pca.explained_variance_ratio_[0] < DWARFS:
-        return ""
-    names = getattr(pca, "feature_names_in_", None)
-    name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
-    return f"{name} has {pca.explained_variance_ratio_[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
+def _limited(angle: float | None, limits: dict[str, float]) -> tuple[float | None, str]:
+    """An estimated sine with what limits it added, and what to say of the largest limit if it is worth telling."""
+    if angle is None:
+        return None, ""
+    estimate = min(1.0, float(np.linalg.norm([angle, *limits.values()])))
+    what = max(limits, key=limits.__getitem__)
+    told = limits[what] > WORTH_TELLING * max(angle, EXACT_ANGLE)
+    return estimate, f"{what} limits the sine to about {estimate:.1e}" if told else ""

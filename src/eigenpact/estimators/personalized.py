@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import SpectralClustering
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..algorithms.personalized.baselines import Individual
@@ -19,23 +18,36 @@ from ..algorithms.personalized.local_part import Covariance
 from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_parts, misalignment
 from ..algorithms.setup import Center, Problem, Scale, agree
 from ..algorithms.solution import Solution
-from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError
+from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
-from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
+from ..runtime import Connection, Engine, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_solver
 from .inputs import check_new_rows, is_several_sites
+from .local_parts import clusters, distances
 from .plans import plan_of
+from .rank_search import SEPARATE, is_count, suggested, tried
+from .results import OfSites, Result, precision
 
-SEPARATE = 1e-2
-"""Below this misalignment local parts have a direction in common that could as well be global."""
+ELSEWHERE = "at the site, local_part(rows) of this model computes it from the global components"
 
-ALIKE = 0.05
-"""``suggest_ranks`` takes the fewest components whose noise is at most this share above the least."""
+Found = tuple[PersonalSetup, Solution, float | None]
 
-NO_NOISE = 1e-12
-"""Noise below this share of the global variance is rounding."""
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PersonalResult(Result):
+    """Attributes of a fitted :class:`PersonalizedPCA` that all processes know."""
+
+    n_samples_seen: int
+    components: Array
+    explained_variance: Array
+    mean: Array
+    scale: Array
+    misalignment: float | None
+    captured: float
+    validation_error: float | None
+    between_site_share: float
 
 
 class PersonalizedPCA(SiteEstimator):
@@ -103,6 +115,9 @@ class PersonalizedPCA(SiteEstimator):
     ((80, 2), 0.5)
     """
 
+    _result_type = PersonalResult
+    _kept = RESULTS
+
     def __init__(
         self,
         n_global: int = 1,
@@ -137,15 +152,13 @@ class PersonalizedPCA(SiteEstimator):
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        if self.center not in ("pooled", "site", False) or (self.center == 0 and self.center is not False):
-            raise InputError(f"center={self.center!r} must be 'pooled', 'site' or False")
-        if self.scale not in (None, "pooled"):
-            raise InputError(f"scale={self.scale!r} must be None or 'pooled'")
-        if not _is_count(self.n_global, 1):
+        self._check_choice("center", "pooled", "site", False)
+        self._check_choice("scale", None, "pooled")
+        if not is_count(self.n_global, 1):
             raise InputError(f"n_global={self.n_global!r} must be a whole number >= 1")
         ranks = self.n_local if isinstance(self.n_local, Mapping) else {"": self.n_local}
         for site, rank in ranks.items():
-            if not _is_count(rank, 0):
+            if not is_count(rank, 0):
                 where = f" for site {site!r}" if site else ""
                 raise InputError(f"n_local={rank!r}{where} must be a whole number >= 0, or a dict with one for every site")
         if not ranks:
@@ -170,14 +183,13 @@ class PersonalizedPCA(SiteEstimator):
     def _plan(self, algorithm: Any) -> Plan:
         return plan_of(algorithm, int(self.max_rounds), int(self.n_global))
 
-    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
-        """As every estimator, if ``n_local`` names no site that is not there; a process without rows may not know all sites."""
+    def _meet(self, connection: Connection, order: tuple[str, ...]) -> None:
+        """Make sure that ``n_local`` names no site that is not there; a process without rows may not know all sites."""
         ranks = self._ranks()
         unknown = [site for site in ranks if site not in connection.sites()] if isinstance(ranks, dict) and order else []
         if unknown:
             some = ", ".join(connection.sites()[:10])
             raise InputError(f"n_local has an entry for {unknown[0]!r}, which is no site; the sites are {some}")
-        return super()._run(connection, algorithm, engine, order)
 
     def _ranks(self) -> int | dict[str, int]:
         """``n_local`` as plain numbers; by site in sorted order."""
@@ -196,7 +208,7 @@ class PersonalizedPCA(SiteEstimator):
         )
         ranks, share = self._ranks(), float(self.validation_fraction or 0.0)
 
-        async def program(start: Array | None, state: Any) -> tuple[PersonalSetup, Solution, float | None]:
+        async def program(start: Array | None, state: Any) -> Found:
             setup = await agree_on_parts(await agree(problem), ranks, share)
             solution = await algorithm.fit(setup, start, state)
             return setup, solution, await misalignment(setup, isinstance(algorithm, Individual)) if self.misalignment else None
@@ -213,66 +225,45 @@ class PersonalizedPCA(SiteEstimator):
             "misalignment": bool(self.misalignment),
         }
 
-    def _outcome(self, driver: Driver, result: tuple[PersonalSetup, Solution, float | None], algorithm: Any) -> Outcome:
-        setup, solution, theta = result
-        return Outcome(
-            arrays={"basis": solution.basis, "variances": solution.eigenvalues, "mean": setup.mean, "scale": setup.scale},
-            facts={
-                "n_samples": setup.n_samples,
-                "dtype": "float32" if setup.single else "float64",
-                "between_share": setup.between_share,
-                "sites": list(driver.roster),
-                "rounds": driver.rounds,
-                "setup_rounds": driver.setup_rounds,
-                "converged": bool(solution.converged),
-                "reason": solution.reason,
-                "solver": algorithm.name,
-                "captured": solution.notes["captured"],
-                "held_out": solution.notes["held_out"] if setup.n_held_out else None,
-                "theta": theta,
-            },
-            ledger=driver.ledger,
-            history=driver.history,
-            results=RESULTS,
+    def _result(self, found: Found, **told: Any) -> PersonalResult:
+        setup, solution, theta = found
+        dtype, d = precision(setup.single), setup.n_features
+        doubts = []
+        if len(told["sites"]) > 1 and theta is not None and theta < SEPARATE and told["solver"] not in ("individual", "pooled"):
+            doubts.append(
+                f"misalignment_={theta:.1e}: the sites' local components have a direction in common, so what is "
+                "global and what is local cannot be told apart; raise n_global or lower n_local (suggest_ranks tries both)"
+            )
+        return PersonalResult(
+            n_features_in=d,
+            n_samples_seen=setup.n_samples,
+            components=fix_signs(solution.basis).T.astype(dtype),
+            explained_variance=solution.eigenvalues.astype(dtype),
+            mean=(setup.mean if self.center == "pooled" else np.zeros(d)).astype(dtype),
+            scale=setup.scale.astype(dtype),
+            misalignment=theta,
+            captured=solution.notes["captured"],
+            validation_error=solution.notes["held_out"] if setup.n_held_out else None,
+            between_site_share=setup.between_share,
+            converged=bool(solution.converged),
+            stop_reason=solution.reason,
+            doubts=tuple(doubts),
+            **told,
         )
 
-    def _adopt(self, outcome: Outcome) -> None:
-        """Turn what the run ended with into fitted attributes."""
-        arrays, facts = outcome.arrays, outcome.facts
-        dtype, d = np.dtype(facts["dtype"]), len(arrays["mean"])
-        self.n_features_in_ = d
-        self.n_samples_seen_ = facts["n_samples"]
-        self.components_ = fix_signs(arrays["basis"]).T.astype(dtype)
-        self.explained_variance_ = arrays["variances"].astype(dtype)
-        self.mean_ = (arrays["mean"] if self.center == "pooled" else np.zeros(d)).astype(dtype)
-        self.scale_ = arrays["scale"].astype(dtype)
-        self.sites_ = tuple(facts["sites"])
-        held = {site: kept for site, kept in outcome.kept.items() if site in self.sites_ and "V" in kept}
-        self.local_components_ = _OfSites(self.sites_, {s: fix_signs(kept["V"]).T.astype(dtype) for s, kept in held.items()})
-        self.local_explained_variance_ = _OfSites(self.sites_, {s: kept["values"].astype(dtype) for s, kept in held.items()})
-        means = {s: self.mean_ if kept["mean"] is None else kept["mean"].astype(dtype) for s, kept in held.items()}
-        self.site_means_ = _OfSites(self.sites_, means)
-        self.misalignment_ = facts["theta"]
-        self.captured_ = facts["captured"]
-        self.validation_error_ = facts["held_out"]
-        self.n_rounds_ = facts["rounds"]
-        self.n_setup_rounds_ = facts["setup_rounds"]
-        self.converged_ = facts["converged"]
-        self.stop_reason_ = facts["reason"]
-        self.between_site_share_ = facts["between_share"]
-        self.solver_ = facts["solver"]
-        self.history_ = outcome.history
-        self.ledger_ = outcome.ledger
-        if not self.converged_:
-            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
-        joint = self.solver_ not in ("individual", "pooled")
-        if joint and len(self.sites_) > 1 and self.misalignment_ is not None and self.misalignment_ < SEPARATE:
-            warnings.warn(
-                f"misalignment_={self.misalignment_:.1e}: the sites' local components have a direction in common, so what is "
-                "global and what is local cannot be told apart; raise n_global or lower n_local (suggest_ranks tries both)",
-                NotIdentifiableWarning,
-                stacklevel=3,
-            )
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        super()._adopt(result, kept)
+        dtype = self.components_.dtype
+        held = {site: found for site, found in kept.items() if site in self.sites_ and "V" in found}
+
+        def of_sites(values: dict[str, Any]) -> OfSites:
+            return OfSites(self.sites_, values, "the local part", ELSEWHERE)
+
+        self.local_components_ = of_sites({s: fix_signs(found["V"]).T.astype(dtype) for s, found in held.items()})
+        self.local_explained_variance_ = of_sites({s: found["values"].astype(dtype) for s, found in held.items()})
+        self.site_means_ = of_sites(
+            {s: self.mean_ if found["mean"] is None else found["mean"].astype(dtype) for s, found in held.items()}
+        )
 
     # -- using ----------------------------------------------------------------------------------
 
@@ -325,7 +316,7 @@ class PersonalizedPCA(SiteEstimator):
         """
         rows = self._rows_of_any_site(X)
         rank = self._local_rank() if n_local is None else n_local
-        if not _is_count(rank, 0):
+        if not is_count(rank, 0):
             raise InputError(f"n_local={rank!r} must be a whole number >= 0, or None for the model's own")
         rank = int(rank)
         _, V, _ = Covariance(rows).split(self.components_.T.astype(np.float64), rank)
@@ -359,9 +350,6 @@ class PersonalizedPCA(SiteEstimator):
         return Rows(rows.X, Rows(rows.X).column_sums() / rows.n, rows.scale) if self.center == "site" else rows
 
     def _rows(self, X: Any, mean: Any) -> Rows:
-        check_is_fitted(self)
-        if is_several_sites(X):
-            raise InputError("give one table of rows; call once for each site, with site=, where the scores are to stay")
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"])
         return Rows(X, mean.astype(np.float64), self.scale_.astype(np.float64))
 
@@ -388,9 +376,7 @@ class PersonalizedPCA(SiteEstimator):
 
         ||P_i - P_j||_F over the square root of r_i + r_j, (31).  Needs the local parts of all sites in this process.
         """
-        overlaps, ranks = self._overlaps()
-        sums = ranks[:, None] + ranks
-        return np.where(sums > 0, np.sqrt(np.maximum(0.0, 1.0 - 2.0 * overlaps / np.maximum(sums, 1.0))), 0.0)
+        return distances(self._local_parts())
 
     def cluster_sites(self, n_clusters: int) -> dict[str, int]:
         """Sites grouped by their local parts: site -> number of its cluster.
@@ -398,25 +384,16 @@ class PersonalizedPCA(SiteEstimator):
         Spectral clustering with the affinity (tr P_i P_j / r)^2, r the smaller rank; distances themselves are no affinity.
         """
         check_is_fitted(self)
-        if not _is_count(n_clusters, 2) or n_clusters > len(self.sites_):
+        if not is_count(n_clusters, 2) or n_clusters > len(self.sites_):
             raise InputError(
                 f"n_clusters={n_clusters!r} must be a whole number from 2 to the number of sites, {len(self.sites_)}"
             )
-        overlaps, ranks = self._overlaps()
-        affinity = (overlaps / np.maximum(1.0, np.minimum(ranks[:, None], ranks))) ** 2
-        seed = 0 if self.random_state is None else self.random_state
-        spectral = SpectralClustering(int(n_clusters), affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
-        return dict(zip(self.sites_, spectral.fit_predict(affinity).tolist(), strict=True))
+        labels = clusters(self._local_parts(), int(n_clusters), 0 if self.random_state is None else self.random_state)
+        return dict(zip(self.sites_, labels, strict=True))
 
-    def _overlaps(self) -> tuple[Array, Array]:
-        """tr P_i P_j (N x N) and the numbers of local components (N), in the order of ``sites_``."""
+    def _local_parts(self) -> list[Array]:
         check_is_fitted(self)
-        parts = [self.local_components_[site].astype(np.float64) for site in self.sites_]
-        ranks = np.array([len(V) for V in parts], dtype=float)
-        stacked = np.concatenate(parts)
-        first = np.concatenate([[0], np.cumsum(ranks)]).astype(int)
-        squares = (stacked @ stacked.T) ** 2
-        return np.array([[squares[a:b, c:e].sum() for c, e in _pairs(first)] for a, b in _pairs(first)]), ranks
+        return [self.local_components_[site].astype(np.float64) for site in self.sites_]
 
     def suggest_ranks(
         self, X: Any, *, n_global: Sequence[int] = (1, 2, 4), n_local: Sequence[int] = (1, 2, 4), sites: Any = None
@@ -428,47 +405,11 @@ class PersonalizedPCA(SiteEstimator):
         Identifiable pairs come first, by noise; where it is within ``ALIKE`` of the least, the fewest components win.  Pairs that
         the rows cannot have, or that leave no dimension over, are left out.  All pairs hold out the same rows.
         """
-        found = []
-        share = 0.2 if self.validation_fraction is None else self.validation_fraction
         seed = self.random_state if isinstance(self.random_state, Integral) else self._seed()
         seed = int.from_bytes(os.urandom(4), "little") % 2**31 if seed is None else seed
-        n_global, n_local = sorted(n_global), sorted(n_local)
-        most, features, rounding = np.inf, np.inf, 0.0  # known after the first fit
-        for r1 in n_global:
-            for r2 in n_local:
-                if r1 > most or r1 + r2 >= features:
-                    continue
-                trial = clone(self).set_params(n_global=r1, n_local=r2, misalignment=True, random_state=seed)
-                trial.set_params(validation_fraction=share, journal=None)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NotIdentifiableWarning)
-                    trial.fit(X, sites=sites)
-                features = trial.n_features_in_
-                most = min(trial.n_samples_seen_, features)
-                theta, left = trial.misalignment_, features - r1 - r2
-                rounding = max(rounding, NO_NOISE * float(trial.explained_variance_.sum()))
-                if left <= 0:
-                    continue
-                found.append(
-                    {
-                        "n_global": r1,
-                        "n_local": r2,
-                        "validation_error": trial.validation_error_,
-                        "noise": trial.validation_error_ / left,
-                        "misalignment": theta,
-                        "identifiable": bool(theta >= SEPARATE),
-                    }
-                )
-        if not found:
-            raise InputError(f"n_global={n_global!r}, n_local={n_local!r}: no pair leaves one of {features} features over")
-        least = min((row["noise"] for row in found if row["identifiable"]), default=np.inf)
-
-        def order(row: dict[str, Any]) -> tuple[Any, ...]:
-            near = row["identifiable"] and row["noise"] <= (1 + ALIKE) * least + rounding
-            size = row["n_global"] + row["n_local"] if near else 0
-            return not row["identifiable"], not near, size, row["noise"]
-
-        return sorted(found, key=order)
+        share = 0.2 if self.validation_fraction is None else self.validation_fraction
+        trial = clone(self).set_params(validation_fraction=share, misalignment=True, journal=None, random_state=seed)
+        return suggested(tried(trial, X, sites, sorted(n_global), sorted(n_local)))
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -485,37 +426,3 @@ class PersonalizedPCA(SiteEstimator):
                 "use set_output(transform='default') and name them by site"
             )
         return super().get_feature_names_out(input_features)
-
-
-class _OfSites(Mapping[str, Any]):
-    """What belongs to single sites, by name: there for the sites that this process holds, an error with advice for others."""
-
-    def __init__(self, sites: tuple[str, ...], held: dict[str, Any]) -> None:
-        self.sites, self.held = sites, held
-
-    def __getitem__(self, site: str) -> Any:
-        if site in self.held:
-            return self.held[site]
-        if site in self.sites:
-            raise SiteElsewhereError(
-                f"the local part of site {site!r} is at that site, not in this process (here: {', '.join(self.held) or 'none'}); "
-                "at the site, local_part(rows) of this model computes it from the global components"
-            )
-        raise InputError(f"no site {site!r} in this model; the sites are {', '.join(self.sites[:10])}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def __repr__(self) -> str:
-        return repr(self.held)
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def _pairs(first: Any) -> list[tuple[int, int]]:
-    return list(zip(first[:-1].tolist(), first[1:].tolist(), strict=True))

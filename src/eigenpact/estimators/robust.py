@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -16,13 +16,14 @@ from ..algorithms.robust.entries import Mask, blocks, remove_errors, soft
 from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
-from ..errors import InputError, NotConvergedWarning
+from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
-from ..runtime import Connection, Driver, Engine, Outcome, Plan, Program, RoundRecord
-from .base import SiteEstimator
+from ..runtime import Connection, Engine, Plan, Program, RoundRecord
+from .base import PooledEstimator
 from .choices import find_solver
-from .inputs import check_new_rows, is_several_sites
+from .inputs import check_new_rows
 from .plans import plan_of
+from .results import PRIVATE, Result, precision
 
 SMALLEST_THRESHOLD = 1e-10
 """Residuals below this, in units of an entry's size, are never errors: they are what rounding leaves."""
@@ -33,10 +34,31 @@ SOFT_SWEEPS = 50
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
 """A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the lower median of all shares (one of two can be)."""
 
-Result = tuple[RobustSetup, RobustSolution, dict[str, float]]
+Found = tuple[RobustSetup, RobustSolution, dict[str, float]]
 
 
-class RobustPCA(SiteEstimator):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RobustResult(Result):
+    """Attributes of a fitted :class:`RobustPCA`."""
+
+    n_components: int
+    n_samples_seen: int
+    components: Array
+    mean: Array
+    scale: Array
+    explained_variance: Array
+    singular_values: Array
+    threshold: float
+    entry_size: float
+    noise_scale: float
+    error_share: float
+    rank_fall: float | None
+    shares: dict[str, float] = field(metadata=PRIVATE)
+    shrinkage: Literal["hard", "soft"] = field(metadata=PRIVATE)
+    rho: float = field(metadata=PRIVATE)
+
+
+class RobustPCA(PooledEstimator):
     """Joint principal components of several sites although some entries are grossly wrong or missing.
 
     Rows are taken to be a low-rank part (n_components dimensions about a common mean), sparse errors of any size, and perhaps
@@ -99,6 +121,7 @@ class RobustPCA(SiteEstimator):
     (0.1, True)
     """
 
+    _result_type = RobustResult
     _takes_gaps = True
 
     def __init__(
@@ -135,12 +158,9 @@ class RobustPCA(SiteEstimator):
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        if self.center != "pooled" and self.center is not False:
-            raise InputError(f"center={self.center!r} must be 'pooled' or False")
-        if self.scale not in (None, "robust"):
-            raise InputError(f"scale={self.scale!r} must be None or 'robust'")
-        if self.rank not in ("exact", "upper"):
-            raise InputError(f"rank={self.rank!r} must be 'exact' or 'upper'")
+        self._check_choice("center", "pooled", False)
+        self._check_choice("scale", None, "robust")
+        self._check_choice("rank", "exact", "upper")
         self._private = self._named_private()
         super()._check_parameters()
         if self.tell_shares and self.max_rounds < 2:
@@ -153,13 +173,12 @@ class RobustPCA(SiteEstimator):
             raise InputError(f"private={named!r} must be a list of site names, such as ['north']")
         return frozenset(named)
 
-    def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
-        """As ever, once it is sure that no private site is spelt wrongly."""
-        sites = connection.sites()
-        strangers = sorted(self._private - set(sites))
+    def _meet(self, connection: Connection, order: tuple[str, ...]) -> None:  # noqa: ARG002
+        """Make sure that no private site is spelt wrongly."""
+        strangers = sorted(self._private - set(connection.sites())) if self._private else []
         if strangers:
-            raise InputError(f"private names {strangers[0]!r}, which is no site; the sites are {', '.join(sorted(sites)[:10])}")
-        return super()._run(connection, algorithm, engine, order)
+            some = ", ".join(sorted(connection.sites())[:10])
+            raise InputError(f"private names {strangers[0]!r}, which is no site; the sites are {some}")
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_components(self.n_components, rows, features)
@@ -184,7 +203,7 @@ class RobustPCA(SiteEstimator):
             rounds_after=int(bool(self.tell_shares)),
         )
 
-        async def program(start: Array | None, state: Mapping[str, Array] | None) -> Result:
+        async def program(start: Array | None, state: Mapping[str, Array] | None) -> Found:
             setup = await agree_robustly(problem)
             solution = await algorithm.fit(setup, start, state)
             shares: dict[str, float] = {}
@@ -198,58 +217,33 @@ class RobustPCA(SiteEstimator):
         told = {"center": self.center, "scale": self.scale, "rank": self.rank, "tell_shares": bool(self.tell_shares)}
         return {"estimator": "RobustPCA", "n_components": int(self.n_components)} | told
 
-    def _outcome(self, driver: Driver, result: Result, algorithm: RobustAlgorithm) -> Outcome:
-        setup, solution, shares = result
-        return Outcome(
-            arrays={
-                "basis": solution.basis,
-                "eigenvalues": solution.eigenvalues,
-                "mean": setup.centre + setup.scale * solution.shift,
-                "scale": setup.scale,
-            },
-            facts={
-                "n_samples": setup.n_samples,
-                "dtype": "float32" if setup.single else "float64",
-                "size": setup.size,
-                "threshold": _last(setup, solution),
-                "shrinkage": solution.shrinkage,
-                "deviation": solution.deviation,
-                "share": solution.share,
-                "shares": shares,
-                "notes": solution.notes,
-                "sites": list(driver.roster),
-                "rounds": driver.rounds,
-                "setup_rounds": driver.setup_rounds,
-                "converged": bool(solution.converged),
-                "reason": solution.reason,
-                "solver": algorithm.name,
-            },
-            ledger=driver.ledger,
-            history=driver.history,
+    def _result(self, found: Found, **told: Any) -> RobustResult:
+        setup, solution, shares = found
+        dtype, notes = precision(setup.single), solution.notes
+        components = np.ascontiguousarray(fix_signs(solution.basis).T).astype(dtype)
+        k, d = components.shape
+        mean = setup.centre + setup.scale * solution.shift
+        return RobustResult(
+            n_components=k,
+            n_features_in=d,
+            n_samples_seen=setup.n_samples,
+            components=components,
+            mean=mean if self.center == "pooled" else np.zeros_like(mean),
+            scale=setup.scale,
+            explained_variance=(solution.eigenvalues / max(setup.n_samples - 1, 1)).astype(dtype),
+            singular_values=np.sqrt(solution.eigenvalues).astype(dtype),
+            threshold=_last(setup, solution),
+            entry_size=setup.size,
+            noise_scale=solution.deviation,
+            error_share=solution.share,
+            rank_fall=notes["fall"] if notes.get("revealed") else None,
+            converged=bool(solution.converged),
+            stop_reason=solution.reason,
+            shares=shares,
+            shrinkage=solution.shrinkage,
+            rho=notes.get("rho", 0.0),
+            **told,
         )
-
-    def _adopt(self, outcome: Outcome) -> None:
-        arrays, facts = outcome.arrays, outcome.facts
-        dtype = np.dtype(facts["dtype"])
-        basis = fix_signs(arrays["basis"])
-        self.components_ = np.ascontiguousarray(basis.T).astype(dtype)
-        self.n_components_, self.n_features_in_ = self.components_.shape
-        self.n_samples_seen_ = facts["n_samples"]
-        variances = arrays["eigenvalues"] / max(self.n_samples_seen_ - 1, 1)
-        self.explained_variance_ = variances.astype(dtype)
-        self.singular_values_ = np.sqrt(arrays["eigenvalues"]).astype(dtype)
-        self.mean_ = arrays["mean"] if self.center == "pooled" else np.zeros_like(arrays["mean"])
-        self.scale_ = arrays["scale"]
-        self.entry_size_, self.noise_scale_, self.threshold_ = facts["size"], facts["deviation"], facts["threshold"]
-        self.error_share_, self._shares = facts["share"], facts["shares"]
-        self.rank_fall_ = facts["notes"]["fall"] if facts["notes"].get("revealed") else None
-        self._shrinkage, self._rho = facts["shrinkage"], facts["notes"].get("rho", 0.0)
-        self.sites_ = tuple(facts["sites"])
-        self.n_rounds_, self.n_setup_rounds_ = facts["rounds"], facts["setup_rounds"]
-        self.converged_, self.stop_reason_, self.solver_ = facts["converged"], facts["reason"], facts["solver"]
-        self.history_, self.ledger_ = outcome.history, outcome.ledger
-        if not self.converged_:
-            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
 
     def _remember(self, held: dict[str, Any]) -> None:
         """References to the rows of sites that are not private; dropped when pickled."""
@@ -273,25 +267,6 @@ class RobustPCA(SiteEstimator):
         """Scores (n, k) of rows (n, n_features) that may have wrong and missing entries: errors are removed first."""
         rows = self._new_rows(X)
         return self._decomposed(rows, parts=False)[0].astype(rows.dtype)
-
-    def inverse_transform(self, T: Any) -> Any:
-        """Rows (n, n_features) whose scores are T (n, k)."""
-        check_is_fitted(self)
-        scores = np.asarray(T)
-        if scores.ndim != 2 or scores.shape[1] != self.n_components_:
-            raise InputError(
-                f"scores have shape {scores.shape}; give a table with {self.n_components_} columns, one per component"
-            )
-        return (scores @ self.components_) * self.scale_ + self.mean_
-
-    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        if is_several_sites(X):
-            raise InputError(
-                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
-                "call fit(X), then transform(rows) for each site"
-            )
-        return self.fit(X, y, sites=sites).transform(X)
 
     def error_shares(self) -> dict[str, float]:
         """Site -> share of its observed entries that are errors; for all sites with ``tell_shares=True``, else for those here."""
@@ -340,9 +315,6 @@ class RobustPCA(SiteEstimator):
 
     def _new_rows(self, X: Any) -> Any:
         """Checked rows (n, n_features)."""
-        check_is_fitted(self)
-        if is_several_sites(X):
-            raise InputError("this takes one table of rows; call it once for each site, where the result is to stay")
         return check_new_rows(self, X, accept_sparse="csr", ensure_all_finite="allow-nan")
 
     def _decomposed(self, X: Any, *, parts: bool = True) -> tuple[Array, Array, Array]:
@@ -376,10 +348,6 @@ class RobustPCA(SiteEstimator):
             wrong += int(np.count_nonzero(self._explain(M, observed, U)[1]))
             seen += M.size if observed is None else int(np.count_nonzero(observed))
         return wrong / max(seen, 1)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

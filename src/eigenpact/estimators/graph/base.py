@@ -4,49 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ...algorithms.graph.features import dense
 from ...algorithms.graph.network import GraphProblem, GraphSolution, Network
-from ...algorithms.method import declaration_of
-from ...errors import InputError, NotConvergedWarning, SiteElsewhereError
+from ...errors import InputError
 from ...numerics.kernels import Kernel, function_name
 from ...numerics.linalg import Array
-from ...runtime import Connection, Driver, Engine, Outcome, Plan, Program, Spreading
+from ...runtime import Connection, Engine, Plan, Program, Spreading
 from ...runtime.consensus import Graph
 from ..base import SiteEstimator
 from ..inputs import check_new_rows, is_several_sites
 from ..plans import plan_of
+from ..results import PRIVATE, OfSites, Result
 from .graphs import find_graph
 
 
-class NodeResults(Mapping[str, Any]):
-    """What belongs to single nodes, by name: there for the nodes that this process holds, an error with advice for others."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphResult(Result):
+    """Attributes of a fitted estimator on a graph that all processes know.
 
-    def __init__(self, nodes: tuple[str, ...], held: dict[str, Any]) -> None:
-        self.nodes, self.held = nodes, held
+    ``notes`` is what the solver tells besides.
+    """
 
-    def __getitem__(self, node: str) -> Any:
-        if node in self.held:
-            return self.held[node]
-        if node in self.nodes:
-            raise SiteElsewhereError(
-                f"what node {node!r} found is at that node, not in this process (here: {', '.join(self.held) or 'none'}); "
-                "ask the process that holds it"
-            )
-        raise InputError(f"no node {node!r} in this model; the nodes are {', '.join(self.nodes[:10])}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
-
-    def __len__(self) -> int:
-        return len(self.held)
+    n_iterations: int
+    notes: dict[str, Any]
+    seed_in_use: int = field(metadata=PRIVATE)
 
 
 class GraphEstimator(SiteEstimator):
@@ -57,6 +44,7 @@ class GraphEstimator(SiteEstimator):
     solver: Any
     center: bool
     max_iterations: int | None
+    _result_type: type[Result] = GraphResult
 
     def _check_parameters(self) -> None:
         whole = isinstance(self.n_components, int | np.integer) and not isinstance(self.n_components, bool)
@@ -79,9 +67,8 @@ class GraphEstimator(SiteEstimator):
         apart = ("engine", "callback", "random_state", "graph")  # the seed in use is told to all, and graphs are compared as such
         return {name: _in_words(value) for name, value in self.get_params(deep=False).items() if name not in apart}
 
-    def _run(self, connection: Connection, *more: Any) -> Outcome:
+    def _meet(self, connection: Connection, order: tuple[str, ...]) -> None:  # noqa: ARG002
         self.n_features_in_ = next(iter(connection.n_features().values()))
-        return super()._run(connection, *more)
 
     def _plan(self, algorithm: Any) -> Plan:
         rounds = algorithm.most_rounds(Network(self.graph_), self._iterations(algorithm), int(self.n_components))
@@ -123,43 +110,26 @@ class GraphEstimator(SiteEstimator):
     def _settings(self) -> dict[str, Any]:
         return {}
 
-    def _outcome(self, driver: Driver, result: tuple[GraphSolution, int], algorithm: Any) -> Outcome:
-        solution, seed = result
-        facts = {
-            "n_features": self.n_features_in_,
-            "nodes": list(driver.roster),
-            "rounds": driver.rounds,
-            "setup_rounds": driver.setup_rounds,
-            "iterations": solution.iterations,
+    def _result(self, found: tuple[GraphSolution, int], **told: Any) -> GraphResult:
+        return GraphResult(**self._facts(found), **told)
+
+    def _facts(self, found: tuple[GraphSolution, int]) -> dict[str, Any]:
+        """Fields of a result that belong to the solution."""
+        solution, seed = found
+        return {
+            "n_features_in": self.n_features_in_,
+            "n_iterations": solution.iterations,
             "converged": solution.converged,
-            "reason": solution.reason,
+            "stop_reason": solution.reason,
             "notes": solution.notes,
-            "solver": algorithm.name,
-            "seed": seed,
+            "seed_in_use": seed,
         }
-        return Outcome({}, facts, driver.ledger, driver.history, results=declaration_of(algorithm).results)
 
-    def _adopt(self, outcome: Outcome) -> None:
-        facts = outcome.facts
-        self.n_features_in_ = facts["n_features"]
-        self.sites_ = tuple(facts["nodes"])
-        self.n_rounds_, self.n_setup_rounds_ = facts["rounds"], facts["setup_rounds"]
-        self.n_iterations_ = facts["iterations"]
-        self.converged_, self.stop_reason_ = facts["converged"], facts["reason"]
-        self.solver_ = facts["solver"]
-        self.history_, self.ledger_ = outcome.history, outcome.ledger
-        self._adopt_nodes(facts, outcome.kept)
-        if not self.converged_:
-            warnings.warn(f"not converged: {self.stop_reason_}", NotConvergedWarning, stacklevel=3)
-
-    @abstractmethod
-    def _adopt_nodes(self, facts: dict[str, Any], kept: dict[str, dict[str, Any]]) -> None:
-        """Turn what the nodes of this process keep into fitted attributes."""
+    def _of_nodes(self, held: dict[str, Any], what: str = "the model") -> OfSites:
+        """What the nodes of this process have, by name."""
+        return OfSites(self.sites_, held, what, "ask the process that holds it", "node")
 
     def _rows(self, X: Any) -> Array:
-        check_is_fitted(self)
-        if is_several_sites(X):
-            raise InputError("transform takes one table of rows; call it once for each node, where the scores are to stay")
         return dense(check_new_rows(self, X, accept_sparse=["csr", "csc"]))
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:

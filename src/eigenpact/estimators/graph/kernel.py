@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ...algorithms.graph.network import GraphSolution
 from ...data.checks import check_not_masked, check_real
 from ...errors import InputError, SiteElsewhereError
 from ...numerics.kernels import Kernel, MeanFeatures, function_name, kernel_of
 from ...numerics.linalg import Array
 from ...runtime import Engine, RoundRecord
 from ..choices import find_solver
-from .base import GraphEstimator, NodeResults, as_given
+from ..results import OfSites, Result
+from .base import GraphEstimator, GraphResult, as_given
 from .graphs import natural_order
 from .models import FeatureMap, FeatureModel, KernelModel, best_local_model, central_model
 
 REFERENCES = ("central", "best-local")
 """Baselines that need all rows in one place."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KernelResult(GraphResult):
+    """Attributes of a fitted :class:`GraphKernelPCA` that all processes know."""
+
+    agreement: float | None
+    coverage: float | None
 
 
 class GraphKernelPCA(GraphEstimator):
@@ -79,7 +90,9 @@ class GraphKernelPCA(GraphEstimator):
     True
     """
 
-    models_: NodeResults
+    models_: OfSites
+    _seed_in_use: int
+    _result_type = KernelResult
 
     def __init__(
         self,
@@ -126,9 +139,7 @@ class GraphKernelPCA(GraphEstimator):
         rows = {node: base.models_[node].rows for node in natural_order(base.sites_)}
         central = central_model(base._kernel(), np.concatenate(list(rows.values())), int(self.n_components), bool(self.center))
         best = self.solver == "best-local"
-        self.models_ = NodeResults(
-            self.sites_, {node: best_local_model(central, part) if best else central for node, part in rows.items()}
-        )
+        self.models_ = self._of_nodes({node: best_local_model(central, part) if best else central for node, part in rows.items()})
         self.solver_, self.stop_reason_ = self.solver, "all rows in one place"
         return self
 
@@ -166,18 +177,21 @@ class GraphKernelPCA(GraphEstimator):
             raise InputError(f"landmarks have {rows.shape[1]} features, the nodes' rows {self.n_features_in_}")
         return rows
 
-    def _adopt_nodes(self, facts: dict[str, Any], kept: dict[str, dict[str, Any]]) -> None:
-        self.notes_ = facts["notes"]
-        self.agreement_ = min(facts["notes"].get("agreement", ()), default=None)
-        self.coverage_ = min(facts["notes"].get("coverage", ()), default=None)
-        self.models_ = NodeResults(self.sites_, {node: self._model(found, facts["seed"]) for node, found in kept.items()})
-        history = {node: found["history"] for node, found in kept.items() if "history" in found}
-        self.node_history_ = NodeResults(self.sites_, history)
-        iterates = {node: found["iterates"] for node, found in kept.items() if len(found.get("iterates", ((),))[0])}
-        self.node_iterates_ = NodeResults(self.sites_, iterates)
+    def _result(self, found: tuple[GraphSolution, int], **told: Any) -> KernelResult:
+        notes = found[0].notes
+        least: dict[str, Any] = {name: min(notes.get(name, ()), default=None) for name in ("agreement", "coverage")}
+        return KernelResult(**self._facts(found), **least, **told)
 
-    def _model(self, found: dict[str, Any], seed: int) -> FeatureModel | KernelModel:
-        kernel, landmarks = self._kernel(), self._landmarks()
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        super()._adopt(result, kept)
+        self.models_ = self._of_nodes({node: self._model(found) for node, found in kept.items()})
+        history = {node: found["history"] for node, found in kept.items() if "history" in found}
+        self.node_history_ = self._of_nodes(history, "the history")
+        iterates = {node: found["iterates"] for node, found in kept.items() if len(found.get("iterates", ((),))[0])}
+        self.node_iterates_ = self._of_nodes(iterates, "what was kept")
+
+    def _model(self, found: Mapping[str, Any]) -> FeatureModel | KernelModel:
+        kernel, landmarks, seed = self._kernel(), self._landmarks(), self._seed_in_use
         public = np.zeros((0, self.n_features_in_)) if landmarks is None else landmarks
         solver = find_solver("GraphKernelPCA", self.solver, REFERENCES)
         if "components" in found:

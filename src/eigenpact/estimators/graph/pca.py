@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -11,7 +11,8 @@ from ...errors import InputError
 from ...numerics.kernels import Kernel
 from ...runtime import Engine, RoundRecord
 from ..choices import find_solver
-from .base import GraphEstimator, NodeResults, as_given
+from ..results import Result
+from .base import GraphEstimator, as_given
 from .graphs import natural_order
 
 
@@ -79,9 +80,10 @@ class GraphPCA(GraphEstimator):
     def _kernel(self) -> Kernel:
         return Kernel("linear", 1.0)
 
-    def _adopt_nodes(self, facts: dict[str, Any], kept: dict[str, dict[str, Any]]) -> None:  # noqa: ARG002
-        self.node_components_ = NodeResults(self.sites_, {node: found["components"].T for node, found in kept.items()})
-        self.node_means_ = NodeResults(self.sites_, {node: found["mean"] for node, found in kept.items()})
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        super()._adopt(result, kept)
+        self.node_components_ = self._of_nodes({node: found["components"].T for node, found in kept.items()})
+        self.node_means_ = self._of_nodes({node: found["mean"] for node, found in kept.items()})
         for node in natural_order(kept)[:1]:
             found = kept[node]
             self.components_, self.mean_ = found["components"].T, found["mean"]
