@@ -194,7 +194,7 @@ def test_clone_pickle_and_labels() -> None:
     X, labels = np.concatenate(list(MODEL.sites.values())), np.repeat(list(MODEL.sites), [len(Y) for Y in MODEL.sites.values()])
     other = clone(pca).set_params(callback=None).fit(X, sites=labels)
     np.testing.assert_array_equal(other.components_, pca.components_)
-    with pytest.raises(InputError, match="fit_transform takes one matrix as one site"):
+    with pytest.raises(InputError, match="fit_transform takes one matrix"):
         clone(pca).fit_transform(X, sites=labels)
 
 

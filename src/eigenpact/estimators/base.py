@@ -18,12 +18,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.method import declaration_of
+from ..algorithms.setup import Problem
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
 from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
+
+EVERYWHERE = ("solver", "tol", "max_rounds", "random_state", "engine", "journal", "callback")
+"""Parameters of all estimators."""
 
 
 class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,6 +49,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     _result_type: type[Result]
     _kept: tuple[str, ...] = ()
     """What sites keep of the answer, besides what the solver declares."""
+    _scores_by_site = False
+    """Whether scores depend on the site whose rows they are of."""
     _takes_gaps = False
     """Whether NaN stands for a missing entry, and rows may stay on disk."""
 
@@ -78,6 +84,15 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         for kind, text in result.warnings():
             warnings.warn(text, kind, stacklevel=2)
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
+        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
+        if is_several_sites(X) or (sites is not None and self._scores_by_site):
+            raise InputError(
+                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
+                "call fit(X), then transform for the rows of each site"
+            )
+        return self.fit(X, y, sites=sites).transform(X)
 
     # -- what a subclass says -------------------------------------------------------------------
 
@@ -123,9 +138,21 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _program(self, algorithm: Any, seed: int) -> Program:
         """The program: from a start and a state to a coroutine."""
 
-    @abstractmethod
+    def _problem(self, n_components: int | float | None, seed: int) -> Problem:
+        """What is to be solved, for estimators with ``center`` and ``scale``."""
+        return Problem(
+            n_components=int(n_components) if isinstance(n_components, np.integer) else n_components,
+            center=self.center,
+            scale=self.scale,
+            tol=None if self.tol is None else float(self.tol),
+            max_rounds=int(self.max_rounds),
+            seed=seed,
+        )
+
     def _settings(self) -> dict[str, Any]:
-        """Parameters that a journal must agree with, besides solver, tol, max_rounds and seed, as JSON can hold them."""
+        """Parameters that a journal must agree with, besides those that all estimators have, as JSON can hold them."""
+        given = self.get_params(deep=False)
+        return {name: _plain(value) for name, value in given.items() if name not in EVERYWHERE}
 
     @abstractmethod
     def _result(self, found: Any, **told: Any) -> Result:
@@ -227,18 +254,13 @@ class PooledEstimator(SiteEstimator):
             )
         return (scores @ self.components_) * self.scale_ + self.mean_
 
-    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        if is_several_sites(X):
-            raise InputError(
-                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
-                "call fit(X), then transform(rows) for each site"
-            )
-        return self.fit(X, y, sites=sites).transform(X)
-
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _in_short(names: Sequence[str] | None) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.expansion import EXACT_ANGLE
-from ..algorithms.setup import Center, Problem, Scale, Setup, agree, check_n_components
+from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, cut_in_words
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
@@ -145,10 +145,10 @@ class FederatedPCA(PooledEstimator):
         return find_joint_solver(self.solver, engine)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
-        return plan_of(algorithm, int(self.max_rounds), self._problem(0).n_components)
+        return plan_of(algorithm, int(self.max_rounds), self._problem(self.n_components, 0).n_components)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
-        problem = self._problem(seed)
+        problem = self._problem(self.n_components, seed)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -156,20 +156,9 @@ class FederatedPCA(PooledEstimator):
 
         return program
 
-    def _problem(self, seed: int) -> Problem:
-        wanted = self.n_components
-        return Problem(
-            n_components=int(wanted) if isinstance(wanted, np.integer) else wanted,
-            center=self.center,
-            scale=self.scale,
-            tol=None if self.tol is None else float(self.tol),
-            max_rounds=int(self.max_rounds),
-            seed=seed,
-        )
-
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
-        return {"n_components": wanted, "center": self.center, "scale": self.scale}
+        return super()._settings() | {"n_components": wanted}
 
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ..algorithms.personalized.baselines import Individual
 from ..algorithms.personalized.local_part import Covariance
 from ..algorithms.personalized.parts import RESULTS, PersonalSetup, agree_on_parts, misalignment
-from ..algorithms.setup import Center, Problem, Scale, agree
+from ..algorithms.setup import Center, Scale, agree
 from ..algorithms.solution import Solution
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
@@ -24,7 +25,7 @@ from ..numerics.rows import Rows
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord
 from .base import SiteEstimator
 from .choices import find_solver
-from .inputs import check_new_rows, is_several_sites
+from .inputs import check_new_rows
 from .local_parts import clusters, distances
 from .plans import plan_of
 from .rank_search import SEPARATE, is_count, suggested, tried
@@ -117,6 +118,7 @@ class PersonalizedPCA(SiteEstimator):
 
     _result_type = PersonalResult
     _kept = RESULTS
+    _scores_by_site = True
 
     def __init__(
         self,
@@ -198,14 +200,7 @@ class PersonalizedPCA(SiteEstimator):
         return int(self.n_local)
 
     def _program(self, algorithm: Any, seed: int) -> Program:
-        problem = Problem(
-            n_components=int(self.n_global),
-            center=self.center,
-            scale=self.scale,
-            tol=None if self.tol is None else float(self.tol),
-            max_rounds=int(self.max_rounds),
-            seed=seed,
-        )
+        problem = self._problem(self.n_global, seed)
         ranks, share = self._ranks(), float(self.validation_fraction or 0.0)
 
         async def program(start: Array | None, state: Any) -> Found:
@@ -216,14 +211,7 @@ class PersonalizedPCA(SiteEstimator):
         return program
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "n_global": int(self.n_global),
-            "n_local": self._ranks(),
-            "center": self.center,
-            "scale": self.scale,
-            "validation_fraction": self.validation_fraction,
-            "misalignment": bool(self.misalignment),
-        }
+        return super()._settings() | {"n_local": self._ranks()}
 
     def _result(self, found: Found, **told: Any) -> PersonalResult:
         setup, solution, theta = found
@@ -255,15 +243,11 @@ class PersonalizedPCA(SiteEstimator):
         super()._adopt(result, kept)
         dtype = self.components_.dtype
         held = {site: found for site, found in kept.items() if site in self.sites_ and "V" in found}
-
-        def of_sites(values: dict[str, Any]) -> OfSites:
-            return OfSites(self.sites_, values, "the local part", ELSEWHERE)
-
+        of_sites = partial(OfSites, self.sites_, what="the local part", advice=ELSEWHERE)
         self.local_components_ = of_sites({s: fix_signs(found["V"]).T.astype(dtype) for s, found in held.items()})
         self.local_explained_variance_ = of_sites({s: found["values"].astype(dtype) for s, found in held.items()})
-        self.site_means_ = of_sites(
-            {s: self.mean_ if found["mean"] is None else found["mean"].astype(dtype) for s, found in held.items()}
-        )
+        means = {s: self.mean_ if found["mean"] is None else found["mean"].astype(dtype) for s, found in held.items()}
+        self.site_means_ = of_sites(means)
 
     # -- using ----------------------------------------------------------------------------------
 
@@ -318,8 +302,7 @@ class PersonalizedPCA(SiteEstimator):
         rank = self._local_rank() if n_local is None else n_local
         if not is_count(rank, 0):
             raise InputError(f"n_local={rank!r} must be a whole number >= 0, or None for the model's own")
-        rank = int(rank)
-        _, V, _ = Covariance(rows).split(self.components_.T.astype(np.float64), rank)
+        _, V, _ = Covariance(rows).split(self.components_.T.astype(np.float64), int(rank))
         return fix_signs(V).T.astype(self.components_.dtype)
 
     def reconstruction_error(self, X: Any, *, site: str | None = None) -> float:
@@ -358,15 +341,6 @@ class PersonalizedPCA(SiteEstimator):
             some = ", ".join(self.sites_[:10])
             raise InputError(f"site=None: local scores need a site; give one of {some}, or use transform_global")
         return self.sites_[0] if site is None else str(site)
-
-    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit on one matrix as one site and return its scores; for several sites use ``fit``, then ``transform`` for each."""
-        if is_several_sites(X) or sites is not None:
-            raise InputError(
-                "fit_transform takes one matrix as one site, because the scores of several sites stay with their sites; "
-                "call fit(X), then transform(rows, site=name) for each site"
-            )
-        return self.fit(X, y).transform(X)
 
     # -- sites ----------------------------------------------------------------------------------
 
@@ -410,8 +384,6 @@ class PersonalizedPCA(SiteEstimator):
         share = 0.2 if self.validation_fraction is None else self.validation_fraction
         trial = clone(self).set_params(validation_fraction=share, misalignment=True, journal=None, random_state=seed)
         return suggested(tried(trial, X, sites, sorted(n_global), sorted(n_local)))
-
-    # -- scikit-learn ---------------------------------------------------------------------------
 
     @property
     def _n_features_out(self) -> int:

@@ -214,8 +214,8 @@ class RobustPCA(PooledEstimator):
         return program
 
     def _settings(self) -> dict[str, Any]:
-        told = {"center": self.center, "scale": self.scale, "rank": self.rank, "tell_shares": bool(self.tell_shares)}
-        return {"estimator": "RobustPCA", "n_components": int(self.n_components)} | told
+        told = super()._settings() | {"estimator": "RobustPCA", "tell_shares": bool(self.tell_shares)}
+        return {name: value for name, value in told.items() if name != "private"}  # which changes nothing that is sent
 
     def _result(self, found: Found, **told: Any) -> RobustResult:
         setup, solution, shares = found

@@ -18,7 +18,7 @@ from ...numerics.linalg import Array
 from ...runtime import Connection, Engine, Plan, Program, Spreading
 from ...runtime.consensus import Graph
 from ..base import SiteEstimator
-from ..inputs import check_new_rows, is_several_sites
+from ..inputs import check_new_rows
 from ..plans import plan_of
 from ..results import PRIVATE, OfSites, Result
 from .graphs import find_graph
@@ -107,9 +107,6 @@ class GraphEstimator(SiteEstimator):
 
         return program
 
-    def _settings(self) -> dict[str, Any]:
-        return {}
-
     def _result(self, found: tuple[GraphSolution, int], **told: Any) -> GraphResult:
         return GraphResult(**self._facts(found), **told)
 
@@ -131,12 +128,6 @@ class GraphEstimator(SiteEstimator):
 
     def _rows(self, X: Any) -> Array:
         return dense(check_new_rows(self, X, accept_sparse=["csr", "csc"]))
-
-    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
-        """Fit on one matrix and return its scores; for several nodes use ``fit``, then ``transform`` for each node's rows."""
-        if is_several_sites(X):
-            raise InputError("fit_transform takes one matrix; call fit(X), then transform(rows, site=...) for each node")
-        return self.fit(X, y, sites=sites).transform(X)
 
 
 def as_given(scores: Array, X: Any) -> Any:
