@@ -282,7 +282,7 @@ def test_pipeline_and_grid_search_with_site_labels() -> None:
 def test_fit_transform_of_one_matrix_and_of_several_sites() -> None:
     """One matrix gets its scores; several sites are told what to do."""
     np.testing.assert_allclose(ep.FederatedPCA(3).fit_transform(X, sites=Y), ep.FederatedPCA(3).fit(X, sites=Y).transform(X))
-    with pytest.raises(InputError, match=r"call fit\(X\), then transform\(rows\) for each site"):
+    with pytest.raises(InputError, match=r"call fit\(X\), then transform for the rows of each site"):
         ep.FederatedPCA(3).fit_transform(SITES)
 
 
