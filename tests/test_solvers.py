@@ -16,7 +16,7 @@ def test_the_front_door_shows_what_users_need_and_nothing_else() -> None:
     modules = {"datasets", "engines", "errors", "metrics", "solvers"}
     assert set(dir(ep)) == estimators | modules | {"load_model", "save_model"}
     assert all(getattr(ep, name) is not None for name in dir(ep))
-    with pytest.raises(AttributeError, match="module 'eigenpact' has no attribute 'Krylov'; it has FederatedPCA, .*solvers"):
+    with pytest.raises(AttributeError, match=r"module 'eigenpact' has no attribute 'Krylov'; it has FederatedPCA, .*solvers"):
         ep.Krylov  # noqa: B018
 
 
@@ -24,7 +24,7 @@ def test_every_declared_solver_is_in_solvers() -> None:
     assert set(dir(ep.solvers)) == {solver.__name__ for solver in all_solvers()}
     assert {"Krylov", "FAPS", "OneShot", "VarPro", "Shrinking", "Tracking", "ProjectionConsensus"} <= set(dir(ep.solvers))
     assert ep.solvers.Krylov(proxy="A").proxy == "A"
-    with pytest.raises(AttributeError, match="'eigenpact.solvers' has no attribute 'Kyrlov'; the solvers are Auto, .*Krylov"):
+    with pytest.raises(AttributeError, match=r"'eigenpact.solvers' has no attribute 'Kyrlov'; the solvers are Auto, .*Krylov"):
         ep.solvers.Kyrlov  # noqa: B018
 
 
