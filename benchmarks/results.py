@@ -20,6 +20,7 @@ from benchmarks import (
     foundation,
     gpu,
     graph,
+    house,
     personalized,
     robust,
     statistical,
@@ -37,6 +38,7 @@ FAMILIES = {
     "flower": flower,
     "gpu": gpu,
     "graph": graph,
+    "house": house,
     "personalized": personalized,
     "robust": robust,
 }
