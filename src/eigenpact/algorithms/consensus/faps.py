@@ -65,7 +65,7 @@ from ..confirmation import Verdict, confirm
 from ..expansion import Goal
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution
 from ..start import Start, check_start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
@@ -87,7 +87,7 @@ LITERAL_CHANGE, LITERAL_STEPS, LITERAL_TOL = 1e-2, 100, 1e-10
 """epsilon_x of (26), a cap on the inner iterations that the paper does not state, and the relative change of (27)."""
 
 
-@local(keeps=("largest",), setup=True)
+@local(reads=CENTRE, keeps=("largest",), setup=True)
 def measure(site: Site) -> Reply:
     """Remember the largest eigenvalue of C_i, the unit of beta_i."""
     values, _ = rows_of(site).top(1)
@@ -97,6 +97,7 @@ def measure(site: Site) -> Reply:
 @local(
     takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
+    reads=(*CENTRE, "delta", "X", "W", "captured", "largest"),
     keeps=("X", "W", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
 )
@@ -120,6 +121,7 @@ def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stif
 @local(
     takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
+    reads=(*CENTRE, "beta", "X", "W", "captured", "largest", "distance"),
     keeps=("X", "W", "captured", "beta", "distance"),
     bound={"captured": "trace"},
 )

@@ -34,11 +34,11 @@ from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_tria
 from ...numerics.metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, cut_in_words
 
 
-@local(sends={"S": "d*(d+1)//2"}, bound="trace")
+@local(sends={"S": "d*(d+1)//2"}, reads=CENTRE, bound="trace")
 def scatter_triangle(site: Site) -> Array:
     """Upper triangle of Y_i^T Y_i."""
     return pack_triangle(rows_of(site).scatter())

@@ -64,7 +64,7 @@ from ...runtime import At, Progress, Site, local
 from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand, width_of
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution
 from ..start import STIR, Start, check_start, merged_directions
 
@@ -76,7 +76,12 @@ USEFUL, MOST_DOUBTS = 0.5, 2
 place."""
 
 
-@local(takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""}, sends={"V": "d k"}, bound="unit")
+@local(
+    takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""},
+    sends={"V": "d k"},
+    reads=CENTRE,
+    bound="unit",
+)
 def model_directions(site: Site, Q: Array, CQ: Array, trace: Any, k: Any, seed: Any, accuracy: Any) -> Array:
     """Leading eigenvectors of the secant model whose proxy is this site: computed at the coordinator's own site."""
     return secant_model(rows_of(site), KrylovSpace(Q, CQ), float(trace), int(k), int(seed), float(accuracy))

@@ -51,7 +51,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution
 from ..start import Start, check_start, first_block
 from .subspace import LINEAR_ANGLE, Subspace, iteration_state
@@ -59,7 +59,7 @@ from .subspace import LINEAR_ANGLE, Subspace, iteration_state
 Align = Literal["procrustes", "sign", "none"]
 
 
-@local(takes={"Z": "d k", "q": "", "align": ""}, sends={"G": "d k"}, bound="trace")
+@local(takes={"Z": "d k", "q": "", "align": ""}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
 def local_power(site: Site, Z: Array, q: Any, align: Any) -> Array:
     """C_i Z_i, where Z_i is Z after q - 1 subspace iterations with the site's own C_i, turned back towards Z."""
     rows = rows_of(site)

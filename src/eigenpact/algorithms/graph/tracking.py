@@ -63,7 +63,7 @@ EXACTLY = 1e-14
 CHECK_EVERY = 3
 
 
-@local(takes={"center": ""}, keeps=("features", "mean", NOW))
+@local(takes={"center": ""}, reads=("features", NOW), keeps=("features", "mean", NOW))
 def centre_features(site: Site, center: Any) -> Reply:
     """Subtract the mean feature (m), known since the last average; put the trace of A_j and n_j forward for the next."""
     sums, count = site.kept[NOW][:-1, 0], site.kept[NOW][-1, 0]
@@ -72,7 +72,7 @@ def centre_features(site: Site, center: Any) -> Reply:
     return Reply(keep={"features": F, "mean": mean, NOW: np.array([[np.sum(F * F)], [float(len(F))]])})
 
 
-@local(takes={"b": "", "seed": ""}, keeps=("trace", "rows", "W", "AW", NOW))
+@local(takes={"b": "", "seed": ""}, reads=("features", NOW), keeps=("trace", "rows", "W", "AW", NOW))
 def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     """Begin with the same random basis everywhere."""
     F = site.kept["features"]
@@ -84,7 +84,12 @@ def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     return Reply(keep={"trace": trace, "rows": rows, "W": W, "AW": AW, NOW: AW})
 
 
-@local(takes={"k": ""}, sends={"residual": ""}, keeps=("components", "eigenvalues", "W", "AW", "residual", NOW))
+@local(
+    takes={"k": ""},
+    sends={"residual": ""},
+    reads=("W", NOW, "features", "trace", "AW"),
+    keeps=("components", "eigenvalues", "W", "AW", "residual", NOW),
+)
 def advance(site: Site, k: Any) -> Reply:  # lines 4, 5, 6
     """Ritz vectors of the basis and its tracked product; then the next basis."""
     W, S, F = site.kept["W"], site.kept[NOW], site.kept["features"]

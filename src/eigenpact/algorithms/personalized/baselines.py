@@ -39,7 +39,7 @@ from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..method import method
-from ..setup import rows_of
+from ..setup import CENTRE, rows_of
 from ..solution import Solution
 from .local_part import Covariance, promised_gain
 from .parts import PersonalSetup, held_out_error, settle, training
@@ -50,6 +50,7 @@ from .varpro import exact_local_part
 @local(
     takes={"U": "d k", "r1": ""},
     sends={"captured": "", "held_out": ""},
+    reads=(*CENTRE, "products", "held_out", "rank"),
     keeps=("V", "values"),
     bound="trace",
 )

@@ -38,7 +38,7 @@ from ...numerics.linalg import Array, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from .local_part import HAS_VARIANCE, Covariance
 
 THETA_ROUNDS, THETA_WIDTH, THETA_TOL = 12, 8, 1e-4
@@ -82,6 +82,7 @@ class PersonalSetup(Setup):
 @local(
     takes={"rank": "", "keys": "m", "ranks": "m", "share": "", "seed": ""},
     sends={"total": "", "holds": ""},
+    reads=CENTRE,
     keeps=("rank", "seed", "products", "held_out"),
     bound={"total": "trace", "holds": "count"},
     setup=True,
@@ -102,14 +103,14 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
     return Reply((S.trace, np.int64(len(held_out) > 0)), keep)
 
 
-@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, bound="count", setup=True)
+@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, reads=("V",), bound="count", setup=True)
 def local_share(site: Site, Z: Array) -> tuple[Array, np.int64]:
     """V_i (V_i^T Z), and whether the site has a local part: the sums' quotient is the mean projector's product with Z."""
     V: Array = site.kept["V"]
     return V @ (V.T @ Z), np.int64(V.shape[1] > 0)
 
 
-@local(takes={"U": "d k", "more": ""}, keeps=("V", "values"), setup=True)
+@local(takes={"U": "d k", "more": ""}, reads=(*CENTRE, "held_out", "rank", "products"), keeps=("V", "values"), setup=True)
 def settle(site: Site, U: Array, more: Any) -> Reply:
     """The local part (r2_i + ``more``) of all rows, held out or not, given the final U; nothing leaves."""
     held_out, rank = site.kept["held_out"], site.kept["rank"] + int(more)

@@ -55,7 +55,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..setup import rows_of
+from ..setup import CENTRE, rows_of
 from ..solution import Solution
 from .local_part import Covariance, promised_gain
 from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
@@ -64,7 +64,7 @@ from .start import Start, check_start, first_global
 Retraction = Literal["polar", "qr"]
 
 
-@local(sends={"largest": ""}, bound="trace", setup=True)
+@local(sends={"largest": ""}, reads=(*CENTRE, "products", "held_out"), bound="trace", setup=True)
 def largest_variance(site: Site) -> float:
     """The largest eigenvalue of S_i."""
     return Covariance(training(rows_of(site), site.kept["held_out"]), site.kept["products"]).largest()
@@ -73,6 +73,7 @@ def largest_variance(site: Site) -> float:
 @local(
     takes={"U": "d k", "eta": "", "choice": "", "qr": ""},
     sends={"U_i": "d k", "B": "k k", "watched": "3"},
+    reads=(*CENTRE, "V_half", "products", "held_out", "seed", "rank"),
     keeps=("V", "V_half", "values"),
     bound={"B": "trace"},
 )

@@ -50,7 +50,7 @@ import numpy as np
 from ...numerics.linalg import Array, polar_factor, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..setup import rows_of
+from ..setup import CENTRE, rows_of
 from ..solution import Solution
 from .local_part import Covariance, hidden_gain, promised_gain
 from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
@@ -70,6 +70,7 @@ NOISE = 1e-13
 @local(
     takes={"U": "d k"},
     sends={"M": "d k", "captured": "", "held_out": ""},
+    reads=(*CENTRE, "products", "rank", "held_out"),
     keeps=("V", "values"),
     bound={"M": "trace", "captured": "trace", "held_out": "trace"},
 )

@@ -34,8 +34,8 @@ from ...errors import InputError
 from ...numerics.linalg import Array
 from ...runtime import Local, Site, Sum, local
 from ..method import Part
-from ..setup import keep_centre
-from .entries import blocks
+from ..setup import CENTRE, keep_centre
+from .entries import blocks, entries_of
 from .thresholds import NORMAL_MEDIAN
 
 Center = Literal["pooled", False]
@@ -84,11 +84,11 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
     return counts.reshape(d, PARTS)
 
 
-@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, bound="count", setup=True)
+@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, reads=CENTRE, bound="count", setup=True)
 def count_sizes(site: Site, prefix: Any, step: Any) -> NDArray[np.int64]:
     """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
     counts = np.zeros(PARTS, dtype=np.int64)
-    for _, M, _ in blocks(site.X, site.kept["mean"], site.kept["scale"]):  # missing entries are zero there
+    for _, M, _ in entries_of(site):  # missing entries are zero there
         keys = _keys(np.abs(M[M != 0])) >> _shift(int(step))
         here = keys >> np.uint64(DIGITS) == prefix
         counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)

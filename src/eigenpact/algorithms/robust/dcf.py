@@ -52,9 +52,10 @@ from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
+from ..setup import CENTRE
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import Mask, blocks
+from .entries import Mask, entries_of
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -66,6 +67,7 @@ WILD it is lost."""
 @local(
     takes={"U": "d k", "unit": "", "weights": "3", "eta": "", "scaled": "", "K": "", "sweeps": ""},
     sends={"U": "d k", "objective": ""},
+    reads=(*CENTRE, "V"),
     keeps=("V",),
 )
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
@@ -76,7 +78,7 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
     objective = None
     for _ in range(int(K)):
         V_new, descent, value = np.zeros((n, U.shape[1])), np.zeros_like(U), 0.0
-        for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+        for where, M, observed in entries_of(site):
             M /= unit
             first = scores(np.clip(M, -START, START), U, rho) if V is None else V[where]
             V_i, E, objective_i = minimize(M, observed, U, first, lam, rho, int(sweeps))
@@ -93,13 +95,14 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
 @local(
     takes={"U": "d k", "unit": "", "tau": ""},
     sends={"B": "k+1 k+1", "trusted": "d", "counts": "160"},
+    reads=(*CENTRE, "V"),
     bound={"trusted": "count", "counts": "count"},
 )
 def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
     """Line 6, for the rows in units of ``unit``."""
     d, k = U.shape
     B, by_feature, counts = np.zeros((k + 1, k + 1)), np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         V = site.kept["V"][where]
         R = M / unit - V @ U.T
         W = np.abs(R) <= tau if observed is None else (np.abs(R) <= tau) & observed

@@ -14,6 +14,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ...numerics.linalg import Array
+from ...runtime import Site
 from .thresholds import NORMAL_MEDIAN, START
 
 Mask = NDArray[np.bool_]
@@ -54,6 +55,11 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
             observed = ~np.isnan(M)
             M[~observed] = 0.0
         yield slice(first, first + len(M)), M, observed
+
+
+def entries_of(site: Site) -> Iterator[tuple[slice, Array, Mask | None]]:
+    """The site's centred and scaled rows by ``blocks``, for use inside local functions that declare ``reads=CENTRE``."""
+    return blocks(site.X, site.kept["mean"], site.kept["scale"])
 
 
 def trusted(R: Array, observed: Mask | None, threshold: Any) -> Mask:

@@ -74,10 +74,11 @@ import numpy as np
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
+from ..setup import CENTRE
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, nearest_basis, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import blocks, fit_scores, trusted, typical_sizes
+from .entries import entries_of, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -113,6 +114,7 @@ REVEAL_FROM, CLEAR_FALL = 8, 0.5
 @local(
     takes={"U": "d k", "shift": "d", "tau": ""},
     sends={"G": "d k+1", "B": "k+1 k+1", "trusted": "d", "counts": "160"},
+    reads=(*CENTRE, "V"),
     keeps=("V",),
     bound={"trusted": "count", "counts": "count"},
 )
@@ -122,7 +124,7 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     V = np.array(site.kept["V"]) if "V" in site.kept else np.zeros((site.X.shape[0], k))
     G, B = np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
     by_feature, counts = np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         M -= shift
         R = M - V[where] @ U.T
         V[where], R = fit_scores(R, trusted(R, observed, tau), U, V[where], STEPS)
@@ -136,12 +138,12 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B, by_feature, counts), keep={"V": V})
 
 
-@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, keeps=("V",))
+@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, reads=CENTRE, keeps=("V",))
 def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
     d, k = U.shape
     V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         M -= shift
         factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
         whole = M.copy()
@@ -161,13 +163,13 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B), keep={"V": V})
 
 
-@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, keeps=("V",))
+@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, reads=(*CENTRE, "V"), keeps=("V",))
 def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Reply:
     """Line 8: what the scores on U leave, cut back to [-tau, tau], times itself times N."""
     q = U.shape[1]
     V, G = np.zeros((site.X.shape[0], q + N.shape[1])), np.zeros_like(N)
     V[:, :q] = site.kept["V"][:, :q]
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         R = M - shift - V[where, :q] @ U.T
         np.clip(R, -tau, tau, out=R)
         if observed is not None:
@@ -177,7 +179,7 @@ def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Repl
     return Reply(G, keep={"V": V})
 
 
-@local(takes={"rotation": "p k"}, keeps=("V",))
+@local(takes={"rotation": "p k"}, reads=("V",), keeps=("V",))
 def turn_scores(site: Site, rotation: Array) -> Reply:
     """Lines 7 and 9: scores in the rotated and cut basis."""
     return Reply(keep={"V": site.kept["V"] @ rotation})

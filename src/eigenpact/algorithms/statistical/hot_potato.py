@@ -55,7 +55,7 @@ from ...numerics.rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution
 from .judgement import judged
 
@@ -67,7 +67,7 @@ STATE = {"W": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
 """What is passed on; ``most`` is the largest batch allowed."""
 
 
-@local(takes=STATE, sends=STATE, bound="none")
+@local(takes=STATE, sends=STATE, reads=CENTRE, bound="none")
 def pass_over(site: Site, W: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
     """The state after one pass over the own rows; with t = 0, the start."""
     rows, seen, rng = rows_of(site), int(t), site.rng(int(seed))

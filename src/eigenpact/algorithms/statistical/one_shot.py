@@ -62,14 +62,14 @@ from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution
 from .judgement import judged
 
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
 
 
-@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, bound="none")
+@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, reads=CENTRE, bound="none")
 def own_directions(site: Site, k: Any, seed: Any) -> Any:
     """The own leading eigenvectors, signs at random, times the square roots of their eigenvalues; and the number of rows."""
     rows = rows_of(site)
