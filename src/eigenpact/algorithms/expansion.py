@@ -34,7 +34,7 @@ import numpy as np
 from ..errors import InputError
 from ..numerics.certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..numerics.krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
-from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal
+from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal, unit_columns
 from ..numerics.metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
 from .products import scatter_action
@@ -360,9 +360,7 @@ def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, want
     """Directions that a method wants, one a component, and those that show what the random block still hides (line 7)."""
     width = width_of(setup)
     more = max(width, OVERSAMPLING) if omega.shape[1] > NARROW else NARROW
-    lengths = np.linalg.norm(wanted, axis=0)
-    units = wanted[:, lengths > 0] / lengths[lengths > 0]
-    B = new_directions(units, space.Q, NEW)[:, :width]
+    B = new_directions(unit_columns(wanted), space.Q, NEW)[:, :width]
     F = Behind(space, ritz, omega).left() if ritz.Z.shape[1] < space.size else omega[:, :0]
     both = np.concatenate([space.Q, B], axis=1)
     size = float(np.linalg.norm(F))
@@ -373,9 +371,7 @@ def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, want
 def _restarted(space: KrylovSpace, ritz: Ritz, omega: Array, most: int) -> KrylovSpace:
     """Leading Ritz vectors, the random block, and the solutions that keep F as small as it is; half of ``most`` columns or so."""
     k = ritz.Z.shape[1]
-    behind = Behind(space, ritz, omega).solved()
-    lengths = np.linalg.norm(behind, axis=0)
-    proof = np.concatenate([behind[:, lengths > 0] / lengths[lengths > 0], omega], axis=1)
+    proof = np.concatenate([unit_columns(Behind(space, ritz, omega).solved()), omega], axis=1)
     return space.shrunk(max(k + 1, (most - proof.shape[1]) // 2), proof)
 
 

@@ -49,6 +49,35 @@ def polar_factor(A: Array) -> Array:
     return np.ascontiguousarray(U @ Vt)
 
 
+def q_factor(A: Array) -> Array:
+    """Q (d x k) of A = Q R with a positive diagonal of R: it is continuous, where other signs may jump from side to side."""
+    Q, R = scipy.linalg.qr(A, mode="economic", check_finite=False)
+    return np.ascontiguousarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
+
+
+def without(A: Array, Q: Array) -> Array:
+    """What A (d x k) has outside the span of the orthonormal Q (d x m): (I - Q Q^T) A.
+
+    >>> without(np.array([[3.0], [4.0]]), np.array([[1.0], [0.0]])).T
+    array([[0., 4.]])
+    """
+    rest: Array = A - Q @ (Q.T @ A)
+    return rest
+
+
+def unit_columns(V: Array) -> Array:
+    """The columns of V (d x k) that are not zero, at length one."""
+    lengths = np.linalg.norm(V, axis=0)
+    units: Array = V[:, lengths > 0] / lengths[lengths > 0]
+    return units
+
+
+def soft(R: Array, threshold: float) -> Array:
+    """Entries moved towards zero by the threshold."""
+    shrunk: Array = np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
+    return shrunk
+
+
 def new_directions(A: Array, Q: Array, floor: float) -> Array:
     """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
 
@@ -56,11 +85,10 @@ def new_directions(A: Array, Q: Array, floor: float) -> Array:
     directions are projected until they stay as long as they were; one that shrinks was rounding and is dropped.
     """
     d, m = Q.shape
-    R = A - Q @ (Q.T @ A)
-    U, lengths, _ = scipy.linalg.svd(R, full_matrices=False, check_finite=False, lapack_driver="gesdd")
+    U, lengths, _ = scipy.linalg.svd(without(A, Q), full_matrices=False, check_finite=False, lapack_driver="gesdd")
     U = U[:, lengths > floor][:, : d - m]
     for _ in range(3):
-        U = U - Q @ (Q.T @ U)
+        U = without(U, Q)
         stays = np.linalg.norm(U, axis=0) > 0.5
         U = orthonormalize(U[:, stays]) if stays.any() else np.zeros((d, 0))
     directions: Array = U

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...numerics.certificate import TIE, ZERO, Cut
-from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
+from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle, without
 from ...numerics.metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
@@ -88,7 +88,7 @@ def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, Cut
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
     outside = float(np.linalg.norm(np.diag(D) - Z @ (Z.T * D)))
     residual = C @ Z - Z * values[:k]
-    noise = np.linalg.norm(residual - Z @ (Z.T @ residual), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
+    noise = np.linalg.norm(without(residual, Z), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
     if values[k - 1] <= ZERO * noise.max():
         return None, "empty"  # no variance left: any directions would do
     gaps = values[:k] - values[k]

@@ -44,10 +44,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import fix_signs, q_factor, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
 from ..method import Part
 from ..setup import LARGEST_TRACE
@@ -96,17 +95,10 @@ def advance(site: Site, k: Any) -> Reply:  # lines 4, 5, 6
     values, V = top_eigenpairs(W.T @ S, int(k))
     trace = float(site.kept["trace"])
     residual = float(np.linalg.norm(S @ V - (W @ V) * values)) / trace if trace > 0 else 0.0
-    Q = _continuous_q(S)
+    Q = q_factor(S)
     AQ = F.T @ (F @ Q)
     found = {"components": fix_signs(W @ V), "eigenvalues": np.maximum(values, 0.0), "residual": residual}
     return Reply(send=residual, keep=found | {"W": Q, "AW": AQ, NOW: S + AQ - site.kept["AW"]})
-
-
-def _continuous_q(S: Array) -> Array:
-    """Q of S = Q R with a positive diagonal of R: nodes whose S hardly differ have bases that hardly differ."""
-    Q, R = scipy.linalg.qr(S, mode="economic", check_finite=False)
-    signed: Array = np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
-    return signed
 
 
 def most_rounds(network: Network, iterations: int) -> int:

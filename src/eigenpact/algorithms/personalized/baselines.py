@@ -39,10 +39,9 @@ from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..method import method
-from ..setup import CENTRE, rows_of
 from ..solution import Solution
-from .local_part import Covariance, promised_gain
-from .parts import PersonalSetup, held_out_error, settle, training
+from .local_part import promised_gain
+from .parts import PART, PersonalSetup, covariance_of, held_out_error, settle
 from .start import MERGED_START, merged_start
 from .varpro import exact_local_part
 
@@ -50,17 +49,15 @@ from .varpro import exact_local_part
 @local(
     takes={"U": "d k", "r1": ""},
     sends={"captured": "", "held_out": ""},
-    reads=(*CENTRE, "products", "held_out", "rank"),
+    reads=(*PART, "rank"),
     keeps=("V", "values"),
     bound="trace",
 )
 def own_part(site: Site, U: Array, r1: Any) -> Reply:
     """What r1 + r2 of the site's own components capture besides U; with a negative r1 none are kept."""
-    rows, kept = rows_of(site), site.kept
-    S = Covariance(training(rows, kept["held_out"]), kept["products"])
-    values, V, SU = S.split(U, kept["rank"] + int(r1) if int(r1) >= 0 else 0)
+    values, V, SU = covariance_of(site).split(U, site.kept["rank"] + int(r1) if int(r1) >= 0 else 0)
     captured = float(np.sum(U * SU) + values.sum())
-    return Reply((captured, held_out_error(rows, kept["held_out"], U, V)), {"V": V, "values": values})
+    return Reply((captured, held_out_error(site, U, V)), {"V": V, "values": values})
 
 
 @method("personalized", {Sum: (own_part,)}, role="baseline")

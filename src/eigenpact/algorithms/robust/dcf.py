@@ -50,6 +50,7 @@ import scipy.linalg
 
 from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
+from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE
@@ -204,7 +205,7 @@ class DCF:
                     f"step={self.step!r} is too long: U grows by {growth:.1e} in round {t + 1}; take less, or 'auto'"
                 )
             basis_prev, basis = basis, orthonormalize(U)
-            turn = float(np.linalg.norm(basis - basis_prev @ (basis_prev.T @ basis))) / np.sqrt(setup.n_components)
+            turn = mean_sine(basis, basis_prev)
             await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
             converged = turn <= tol and STEADY < growth < 1 / STEADY
             if converged:

@@ -71,12 +71,13 @@ from typing import Any
 
 import numpy as np
 
-from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, polar_factor, random_orthonormal, top_eigenpairs
+from ...numerics.metrics import mean_sine
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE
 from .agreement import RobustSetup
-from .basis import Fall, beside, consensus_step, moved, nearest_basis, steepest_fall
+from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
 from .entries import entries_of, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
@@ -262,7 +263,7 @@ class Shrinking:
                 strong = held + int(np.count_nonzero(values[held:] > weak**2 * values[held]))
                 if held < strong < k:
                     await Local(turn_scores, np.ascontiguousarray(rotation[:, :strong]))
-                    U, aside = np.split(nearest_basis(U_prev @ rotation), [strong], axis=1)
+                    U, aside = np.split(polar_factor(U_prev @ rotation), [strong], axis=1)
                     continue
             if aside.shape[1] and t + 1 < problem.last_round and (arrived or (turn <= RESTING and resting)):  # line 8
                 tau, held = min(START * setup.size, AGAIN * tau), k
@@ -278,7 +279,7 @@ class Shrinking:
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
                     _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, begun = nearest_basis(U_prev @ rotation), START * setup.size, t
+                    U, tau, begun = polar_factor(U_prev @ rotation), START * setup.size, t
                     searching, revealed, placed = False, True, False
         k, missing = U.shape[1], aside.shape[1]
         B = np.pad(B, ((0, missing), (0, missing)))  # columns that are still set aside have no scores yet
@@ -291,7 +292,7 @@ class Shrinking:
         while t < last and turn > RESTLESS:
             G = await Sum(widened_step, U, N, shift, np.float64(tau))
             N_prev, N = N, beside(U, G)[:, U.shape[1] :]
-            turn = float(np.linalg.norm(N - N_prev @ (N_prev.T @ N))) / np.sqrt(N.shape[1])
+            turn = mean_sine(N, N_prev)
             t += 1
             both = np.column_stack([U, N])
             await Progress(basis=both, details={"turn": turn, "threshold": tau, "rank": float(both.shape[1])})

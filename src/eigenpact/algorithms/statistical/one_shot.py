@@ -58,7 +58,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs, unit_columns
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
@@ -177,10 +177,3 @@ def leading_left(blocks: list[Array], k: int) -> Array:
     """
     W = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
     return np.ascontiguousarray(scipy.linalg.svd(W, full_matrices=False, check_finite=False)[0][:, :k])
-
-
-def unit_columns(V: Array) -> Array:
-    """The columns of V (d x k) that are not zero, at length one."""
-    lengths = np.linalg.norm(V, axis=0)
-    units: Array = V[:, lengths > 0] / lengths[lengths > 0]
-    return units
