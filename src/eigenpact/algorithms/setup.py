@@ -289,9 +289,6 @@ def _standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> A
 
 SETUP = Part(
     "Set-up of every solver of FederatedPCA and PersonalizedPCA",
-    {
-        Sum: (count_and_sum, spread, spread_by_feature),
-        Local: (keep_centre, keep_own_centre),
-    },
+    {Sum: (count_and_sum, spread, spread_by_feature), Local: (keep_centre, keep_own_centre)},
     '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces `keep_centre` with `center="site"`.',
 )

@@ -361,12 +361,7 @@ class Steps:
         if self._journal is None:
             self.account.unwritten()
             return
-        facts = {
-            "kind": request.kind,
-            "function": function.name,
-            "digest": request.digest,
-            "ledger": self.account.unwritten(),
-        }
+        facts = {"kind": request.kind, "function": function.name, "digest": request.digest, "ledger": self.account.unwritten()}
         entry = Entry(facts, arrays)
         self._journal.append(entry)
         self._note_kept(entry, function)

@@ -49,7 +49,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -66,7 +65,7 @@ from ..expansion import Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
-from ..solution import Solution
+from ..solution import Solution, State
 from ..start import Start, check_start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
 from .subspace import LINEAR_ANGLE, confirmed_solution
@@ -158,10 +157,7 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
 
 @method(
     "consensus",
-    {
-        Local: (measure,),
-        Sum: (consensus_step, literal_step),
-    },
+    {Local: (measure,), Sum: (consensus_step, literal_step)},
     parts=(PRODUCTS,),
     remark="`literal_step` replaces `consensus_step` with `literal=True`.",
 )
@@ -218,7 +214,7 @@ class FAPS:
         """What ``start`` stands for."""
         return self.start or ("random" if self.literal else "one-shot")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Seek consensus until the sites' subspaces agree, then have it confirmed."""
         goal, k = Goal.of(setup, None, self.default_angle), setup.whole_components()
         tol = setup.stopping_tol(LITERAL_TOL if self.literal else FIRST_TRY)

@@ -24,7 +24,6 @@ Differences from the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +34,7 @@ from ...numerics.metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE, Setup, rows_of
-from ..solution import Solution, cut_in_words
+from ..solution import Solution, State, cut_in_words
 
 
 @local(sends={"S": "d*(d+1)//2"}, reads=CENTRE, bound="trace")
@@ -52,7 +51,7 @@ class Gram:
     name = "gram"
     default_angle = 1e-8
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Add up, factorize.  There is nothing to start from."""
         d = setup.n_features
         C = unpack_triangle(await Sum(scatter_triangle), d)  # line 1

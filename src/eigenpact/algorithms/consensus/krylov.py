@@ -51,7 +51,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +64,7 @@ from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blo
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
-from ..solution import Solution
+from ..solution import Solution, State
 from ..start import STIR, Start, check_start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
@@ -142,7 +141,7 @@ class Krylov:
         check_angle_tol(self.angle_tol)
         check_max_blocks(self.max_blocks)
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed."""
         width = width_of(setup)
         W, rounds = np.zeros((setup.n_features, 0)) if state is None else state["W"], 0

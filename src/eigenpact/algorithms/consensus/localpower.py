@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, get_args
@@ -52,7 +51,7 @@ from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE, Setup, rows_of
-from ..solution import Solution
+from ..solution import Solution, State
 from ..start import Start, check_start, first_block
 from .subspace import LINEAR_ANGLE, Subspace, iteration_state
 
@@ -122,7 +121,7 @@ class LocalPower:
         if self.align not in get_args(Align):
             raise InputError(f"align={self.align!r} must be one of {', '.join(get_args(Align))}")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Take local steps while q > 1, then iterate until the KKT residual is small."""
         if state is None:
             Z, rounds = await first_block(setup, setup.whole_components(), self.start, start)  # line 1

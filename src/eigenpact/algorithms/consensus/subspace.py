@@ -36,7 +36,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +48,7 @@ from ..expansion import Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS, scatter_action
 from ..setup import TIGHTEST_TOL, Setup
-from ..solution import Solution, cut_in_words, residual_angle
+from ..solution import Solution, State, cut_in_words, residual_angle
 from ..start import Start, check_start, first_block
 
 LINEAR_ANGLE = 1e-6
@@ -83,7 +82,7 @@ class Subspace:
         check_start(self.start)
         check_angle_tol(self.angle_tol)
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Iterate until the answer is good enough and confirmed."""
         goal, k = Goal.of(setup, self.angle_tol, self.default_angle), setup.whole_components()
         if state is None:

@@ -134,10 +134,4 @@ def most_rounds(network: Network) -> int:
     return network.diameter + network.rounds_to(PRECISION)
 
 
-FRAMES = Part(
-    "Graph: a common first direction",
-    {
-        Exchange: (offer_frame,),
-        Local: (make_frame, take_frame, begin_in_frame),
-    },
-)
+FRAMES = Part("Graph: a common first direction", {Exchange: (offer_frame,), Local: (make_frame, take_frame, begin_in_frame)})

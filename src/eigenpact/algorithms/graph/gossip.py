@@ -94,10 +94,4 @@ async def average(network: Network, precision: float) -> None:
     await Local(mix_last, centre, last)
 
 
-GOSSIP = Part(
-    "Graph: averages by gossip",
-    {
-        Exchange: (send_own, mix),
-        Local: (mix_last,),
-    },
-)
+GOSSIP = Part("Graph: averages by gossip", {Exchange: (send_own, mix), Local: (mix_last,)})

@@ -81,10 +81,7 @@ STARTS = ("agreed", "own", "random")
 PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
 """For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
 
-RESULTS = (
-    *("rows", "alpha", "lengths", "history", "iterates"),
-    *("mean values", "basis", "feature mean", "centre square"),
-)
+RESULTS = ("rows", "alpha", "lengths", "history", "iterates", "mean values", "basis", "feature mean", "centre square")
 """What nodes keep of the answer."""
 
 
@@ -198,11 +195,7 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
 
 @method(
     "graph",
-    {
-        Max: (begin_component, update),
-        Exchange: (send_coefficients, send_values),
-        Local: (update, hand_over),
-    },
+    {Max: (begin_component, update), Exchange: (send_coefficients, send_values), Local: (update, hand_over)},
     parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
@@ -270,7 +263,7 @@ class ProjectionConsensus:
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """One component after the other."""
         await meet(problem, self.centring_features, self.noise)  # line 1
-        tol = self.default_tol if problem.tol is None else problem.tol
+        tol = problem.stopping_tol(self.default_tol)
         reasons: list[str] = []
         notes: dict[str, list[Any]] = {"iterations": [], "agreement": [], "coverage": [], "constant": [], "share": [], "tied": []}
         share = 1.0

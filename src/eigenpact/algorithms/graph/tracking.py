@@ -107,9 +107,9 @@ def most_rounds(network: Network, iterations: int) -> int:
     return 2 * network.rounds_to(EXACTLY) + iterations * network.rounds_to(MIXING) + checks * network.diameter
 
 
-async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: int) -> GraphSolution:
+async def track(problem: GraphProblem, more_columns: int, default_tol: float, max_columns: int) -> GraphSolution:
     """Run the method on features that every node keeps as "features" (n_j x m), their sums and number kept as ``NOW``."""
-    network, k = problem.network, problem.n_components
+    network, k, tol = problem.network, problem.n_components, problem.stopping_tol(default_tol)
     if k > max_columns:
         raise InputError(
             f"n_components={k} must be at most the number of features, {max_columns}; ask for fewer, or give more features"
@@ -117,7 +117,7 @@ async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: 
     await average(network, EXACTLY)
     await Local(centre_features, np.float64(problem.center))
     await average(network, EXACTLY)
-    columns = min(max(n_columns, k), max_columns)
+    columns = min(k + more_columns, max_columns)
     await Local(begin, np.int64(columns), np.int64(problem.seed))  # line 1
     for t in range(1, problem.max_iterations + 1):  # line 2
         await average(network, MIXING)  # line 3
@@ -133,10 +133,4 @@ async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: 
     return GraphSolution(problem.max_iterations, False, reason)
 
 
-TRACKING = Part(
-    "Graph: tracking",
-    {
-        Max: (advance,),
-        Local: (centre_features, begin, advance),
-    },
-)
+TRACKING = Part("Graph: tracking", {Max: (advance,), Local: (centre_features, begin, advance)})

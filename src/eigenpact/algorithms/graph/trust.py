@@ -154,11 +154,4 @@ LEAST_SHARE = 0.8
 """Less of a component removed before the next one is a failure of the next."""
 
 
-TRUST = Part(
-    "Graph: whether to trust a component",
-    {
-        Exchange: (send_direction,),
-        Max: (judge,),
-        Local: (keep_copy, hear),
-    },
-)
+TRUST = Part("Graph: whether to trust a component", {Exchange: (send_direction,), Max: (judge,), Local: (keep_copy, hear)})

@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +38,7 @@ from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..method import method
-from ..solution import Solution
+from ..solution import Solution, State
 from .local_part import promised_gain
 from .parts import PART, PersonalSetup, covariance_of, held_out_error, settle
 from .start import MERGED_START, merged_start
@@ -68,12 +67,7 @@ class Individual:
     name = "individual"
     default_tol = 0.0
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,  # noqa: ARG002
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """One round."""
         nothing = np.zeros((setup.n_features, 0))
         r1 = np.int64(setup.whole_components())
@@ -93,12 +87,7 @@ class Pooled:
     name = "pooled"
     default_angle = Krylov.default_angle
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """By ``krylov``, then one round for the objective."""
         count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
         if setup.max_rounds < 2:
@@ -120,12 +109,7 @@ class DistPCA:
     name = "distpca"
     default_tol = 0.0
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,  # noqa: ARG002
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Merge, then deflate; always anew, because the merge is the answer: an earlier one has sites that are gone."""
         U = await merged_start(setup, "distpca")
         M, captured, held_out = await Sum(exact_local_part, U)

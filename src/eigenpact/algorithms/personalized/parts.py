@@ -183,9 +183,6 @@ def _key(name: str) -> np.uint64:
 
 PARTS = Part(
     "Set-up and end of every solver of PersonalizedPCA",
-    {
-        Sum: (take_part, local_share),
-        Local: (settle,),
-    },
+    {Sum: (take_part, local_share), Local: (settle,)},
     "`local_share` runs unless `misalignment=False`; `settle` only if the last step tried was refused, or with rows held out.",
 )

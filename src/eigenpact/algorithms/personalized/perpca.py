@@ -43,7 +43,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -54,7 +53,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, polar_factor, q_factor, top_eigenpairs, without
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..solution import Solution
+from ..solution import Solution, State
 from .local_part import promised_gain
 from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
 from .start import Start, check_start, first_global
@@ -139,12 +138,7 @@ class PerPCA:
         if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
             raise InputError(f"step={self.step!r} must be a number > 0, or None for 1 / max_i lambda_1(S_i)")
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb with steps of constant size."""
         tol = setup.stopping_tol(self.default_tol)
         eta = self.step

@@ -42,7 +42,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +49,7 @@ import numpy as np
 from ...numerics.linalg import Array, polar_factor, top_eigenpairs, without
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..solution import Solution
+from ..solution import Solution, State
 from .local_part import hidden_gain, promised_gain
 from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
 from .secants import Secants
@@ -118,12 +117,7 @@ class VarPro:
     def __post_init__(self) -> None:
         check_start(self.start)
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb until the gradient is small, or until the error on rows held out no longer falls."""
         tol = setup.stopping_tol(self.default_tol)
         U, rounds = await first_global(setup, self.start, start)  # line 1

@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -54,6 +53,7 @@ from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE
+from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
 from .entries import Mask, entries_of
@@ -137,11 +137,7 @@ def minimize(
     return V, E, value
 
 
-@method(
-    "robust",
-    {Sum: (descend, score_products)},
-    parts=(DOUBTS,),
-)
+@method("robust", {Sum: (descend, score_products)}, parts=(DOUBTS,))
 @dataclass(frozen=True, eq=False)
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.
@@ -180,12 +176,7 @@ class DCF:
         if self.step != "auto" and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
             raise InputError(f"step={self.step!r} must be a number > 0, or 'auto'")
 
-    async def fit(
-        self,
-        setup: RobustSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Descend and average until U rests."""
         tol, problem, n, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_samples, setup.n_features
         if problem.rank != "exact":

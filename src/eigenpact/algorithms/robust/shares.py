@@ -17,12 +17,7 @@ from ..setup import CENTRE
 from .entries import entries_of, remove_errors
 
 
-@local(
-    takes={"U": "d k", "shift": "d", "thresholds": "2"},
-    sends={"wrong": "", "observed": ""},
-    reads=CENTRE,
-    bound="count",
-)
+@local(takes={"U": "d k", "shift": "d", "thresholds": "2"}, sends={"wrong": "", "observed": ""}, reads=CENTRE, bound="count")
 def count_errors(site: Site, U: Array, shift: Array, thresholds: Array) -> Any:
     """How many of the site's observed entries are errors, by thresholds that shrink from the first to the second."""
     wrong = observed = 0

@@ -65,7 +65,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +75,7 @@ from ...numerics.metrics import mean_sine
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE
+from ..solution import State
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
@@ -188,10 +188,7 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
 
 @method(
     "robust",
-    {
-        Sum: (clipped_step, threshold_step, widened_step),
-        Local: (turn_scores,),
-    },
+    {Sum: (clipped_step, threshold_step, widened_step), Local: (turn_scores,)},
     parts=(DOUBTS,),
     remark="`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
     '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.',
@@ -203,12 +200,7 @@ class Shrinking:
     name = "shrinking"
     default_tol = 1e-10
 
-    async def fit(
-        self,
-        setup: RobustSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Iterate until the basis rests and the threshold has arrived; again, in other stages, if the answer is in doubt."""
         problem, d = setup.problem, setup.n_features
         whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns

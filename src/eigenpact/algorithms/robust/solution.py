@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ...numerics.linalg import Array, top_eigenpairs
+from ..solution import State
 from .agreement import RobustSetup
 
 
@@ -57,9 +57,7 @@ class RobustAlgorithm(Protocol):
     name: str
     default_tol: float
 
-    async def fit(
-        self, setup: RobustSetup, start: Array | None = None, state: Mapping[str, Array] | None = None
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) if given."""
         ...
 

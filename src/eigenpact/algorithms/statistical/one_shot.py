@@ -63,7 +63,7 @@ from ...runtime import Gather, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
-from ..solution import Solution
+from ..solution import Solution, State
 from .judgement import judged
 
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
@@ -114,7 +114,7 @@ class OneShot:
         if self.reference is not None and self.merge != "sign":
             raise InputError(f"reference={self.reference!r} is for merge='sign' only; leave it out with merge={self.merge!r}")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Gather, merge, and confirm."""
         k = setup.whole_components()
         replies = await Gather(own_directions, np.int64(k), np.int64(setup.seed))  # line 1

@@ -47,7 +47,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
@@ -62,7 +61,7 @@ from ..expansion import Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup
-from ..solution import Solution, residual_angle
+from ..solution import Solution, State, residual_angle
 from ..start import Start, check_start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
 from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
@@ -125,7 +124,7 @@ class ShiftInvert:
                 f"inner={self.inner!r}: literal=True solves its systems to rounding, by conjugate gradients; leave inner out"
             )
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Find one vector after the other."""
         k, goal = setup.whole_components(), Goal.of(setup, self.angle_tol, self.default_angle)
         if self.literal and k > 1:
