@@ -16,7 +16,8 @@ from ..numerics.linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
 from .consensus.krylov import Krylov
-from .expansion import EXACT_ANGLE, SHARE_BLOCK
+from .expansion import SHARE_BLOCK
+from .goal import EXACT_ANGLE
 from .method import method
 from .setup import Setup
 from .solution import Algorithm, Solution, State

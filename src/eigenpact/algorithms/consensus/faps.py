@@ -60,15 +60,14 @@ from ...numerics.krylov_space import SMALLEST_STEP
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
-from ..confirmation import Verdict, confirm
-from ..expansion import Goal
+from ..confirmation import Verdict, confirm, confirmed_solution
+from ..goal import LINEAR_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..start import Start, check_start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
-from .subspace import LINEAR_ANGLE, confirmed_solution
 
 BETA, KAPPA = 0.12, 1.1
 """The robust rule's beta_i in units of lambda_1(C_i) and of delta_i, both near the smallest that do not diverge."""
@@ -260,8 +259,7 @@ class FAPS:
 
     def _literal_solution(self, verdict: Verdict, tol: float, change: float, settled: bool) -> Solution:
         """The paper's stopping rule (27), and what the confirmation says of it."""
-        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
-        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        known = verdict.told()
         converged = settled and verdict.certain and not verdict.lost
         if settled:
             reason = f"the captured variance changed by {change:.1e} of itself, within tol {tol:.1e} (27); {known}"

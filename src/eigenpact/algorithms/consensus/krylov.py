@@ -60,7 +60,8 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand, width_of
+from ..expansion import begin, check_max_blocks, expand, width_of
+from ..goal import EXACT_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of

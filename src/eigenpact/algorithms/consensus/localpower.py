@@ -49,11 +49,12 @@ import numpy as np
 from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
+from ..goal import LINEAR_ANGLE
 from ..method import method
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..start import Start, check_start, first_block
-from .subspace import LINEAR_ANGLE, Subspace, iteration_state
+from .subspace import Subspace, iteration_state
 
 Align = Literal["procrustes", "sign", "none"]
 

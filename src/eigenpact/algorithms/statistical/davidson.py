@@ -48,7 +48,8 @@ from dataclasses import dataclass
 
 from ...numerics.krylov_space import KrylovSpace, Ritz
 from ...numerics.linalg import Array
-from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
+from ..expansion import begin, check_max_blocks, expand
+from ..goal import EXACT_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup

@@ -55,9 +55,8 @@ import numpy as np
 
 from ...errors import InputError
 from ...numerics.linalg import Array, random_orthonormal
-from ..confirmation import Verdict, confirm
-from ..consensus.subspace import LINEAR_ANGLE, confirmed_solution
-from ..expansion import Goal, check_angle_tol
+from ..confirmation import Verdict, confirm, confirmed_solution
+from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup
@@ -256,8 +255,7 @@ class ShiftInvert:
         return float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
 
     def _literal_solution(self, verdict: Verdict, finished: bool) -> Solution:
-        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
-        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        known = verdict.told()
         asked = np.sqrt(ACCURACY) if self.angle_tol is None else self.angle_tol
         right = verdict.certain and not verdict.lost and (verdict.angle is None or verdict.angle <= LITERAL_SLIP * asked)
         if not finished:
