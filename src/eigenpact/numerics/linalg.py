@@ -61,8 +61,7 @@ def without(A: Array, Q: Array) -> Array:
     >>> without(np.array([[3.0], [4.0]]), np.array([[1.0], [0.0]])).T
     array([[0., 4.]])
     """
-    rest: Array = A - Q @ (Q.T @ A)
-    return rest
+    return A - Q @ (Q.T @ A)
 
 
 def unit_columns(V: Array) -> Array:
@@ -74,8 +73,7 @@ def unit_columns(V: Array) -> Array:
 
 def soft(R: Array, threshold: float) -> Array:
     """Entries moved towards zero by the threshold."""
-    shrunk: Array = np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
-    return shrunk
+    return np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
 
 
 def new_directions(A: Array, Q: Array, floor: float) -> Array:
@@ -146,8 +144,7 @@ def _eigenpairs(S: Array, k: int) -> tuple[Array, Array]:
 
 def symmetrize(S: Array) -> Array:
     """(S + S^T) / 2."""
-    half: Array = (S + S.T) / 2
-    return half
+    return (S + S.T) / 2
 
 
 def fix_signs(basis: Array) -> Array:
@@ -162,8 +159,7 @@ def fix_signs(basis: Array) -> Array:
     magnitude = np.abs(basis)
     decisive = np.argmax(magnitude >= (1 - SIGN_TIE) * magnitude.max(axis=0), axis=0)
     signs = np.where(basis[decisive, np.arange(basis.shape[1])] < 0, -1.0, 1.0)
-    flipped: Array = basis * signs
-    return flipped
+    return basis * signs
 
 
 def procrustes(A: Array, B: Array) -> Array:
@@ -183,8 +179,7 @@ def procrustes(A: Array, B: Array) -> Array:
 
 def pack_triangle(S: Array) -> Array:
     """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries."""
-    packed: Array = S[np.triu_indices(S.shape[0])]
-    return packed
+    return S[np.triu_indices(S.shape[0])]
 
 
 def unpack_triangle(packed: Array, d: int) -> Array:

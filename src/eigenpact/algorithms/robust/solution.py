@@ -65,8 +65,7 @@ class RobustAlgorithm(Protocol):
 def score_scatter(products: Array, n: int, centred: bool) -> Array:
     """Scatter (k x k) of n scores V about their mean, or about zero, from [V 1]^T [V 1] (k+1 x k+1)."""
     sums = products[:-1, -1]
-    scatter: Array = products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
-    return scatter
+    return products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
 
 
 def principal_axes(U: Array, products: Array, n: int, centred: bool) -> tuple[Array, Array, Array]:
