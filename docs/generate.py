@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 def _wire_rows(functions: Iterable[LocalFunction]) -> list[str]:
     rows = ["| function | way | array | shape | bound |", "|---|---|---|---|---|"]
     for row in wire_table(functions):
-        shape = "" if row["way"] == "kept at site" else f"`{row['shape']}`" if row["shape"] else "number"
+        shape = "" if row["way"] in ("kept at site", "read at site") else f"`{row['shape']}`" if row["shape"] else "number"
         rows.append(f"| `{row['function']}` | {row['way']} | {row['array']} | {shape} | {row['bound']} |")
     return [*rows, ""]
 

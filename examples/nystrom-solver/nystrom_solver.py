@@ -23,13 +23,13 @@ import numpy as np
 import scipy.linalg
 
 from eigenpact.algorithms.method import method
-from eigenpact.algorithms.setup import Setup, rows_of
+from eigenpact.algorithms.setup import CENTRE, Setup, rows_of
 from eigenpact.algorithms.solution import Solution
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.runtime import Progress, Site, Sum, local
 
 
-@local(name="nystrom:sketch", takes={"Omega": "d b"}, sends={"G": "d b"}, bound="trace")
+@local(name="nystrom:sketch", takes={"Omega": "d b"}, sends={"G": "d b"}, reads=CENTRE, bound="trace")
 def sketch(site: Site, Omega: Any) -> Any:
     """Y_i^T (Y_i Omega): summed over sites it is C Omega."""
     return rows_of(site).scatter_action(Omega)

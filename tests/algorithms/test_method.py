@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -45,8 +46,53 @@ def calls_in(module: str) -> frozenset[Call]:
     return frozenset(found)
 
 
+def names_read(function: Callable[..., Any]) -> list[str]:
+    """Names that a function's source reads of ``site.kept``, also through functions that it gives its site to."""
+    tree, known = ast.parse(inspect.getsource(function)), function.__globals__
+    aliases = {ast.unparse(name) for node in ast.walk(tree) for name, value in assignments(node) if is_kept(value, set())}
+    found: dict[str, None] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=holder, slice=key) if is_kept(holder, aliases):
+                found[literal(key, known)] = None
+            case ast.Call(func=ast.Attribute(value=holder, attr="get"), args=[key, *_]) if is_kept(holder, aliases):
+                found[literal(key, known)] = None
+            case ast.Compare(left=key, comparators=[holder]) if is_kept(holder, aliases):
+                found[literal(key, known)] = None
+            case ast.Call(func=ast.Name(id=name), args=args) if any(isinstance(a, ast.Name) and a.id == "site" for a in args):
+                helper = known[name]
+                found |= dict.fromkeys(names_read(getattr(helper, "body", helper)))
+    return list(found)
+
+
+def assignments(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    if not isinstance(node, ast.Assign):
+        return []
+    if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+        return list(zip(node.targets[0].elts, node.value.elts, strict=True))
+    return [(node.targets[0], node.value)]
+
+
+def is_kept(node: ast.expr, aliases: set[str]) -> bool:
+    return ast.unparse(node) in {"site.kept", *aliases}
+
+
+def literal(key: ast.expr, known: dict[str, Any]) -> str:
+    """A name as it is written, or as a constant of the module says it."""
+    value = key.value if isinstance(key, ast.Constant) else known[ast.unparse(key)]
+    assert isinstance(value, str)
+    return value
+
+
 def modules() -> list[str]:
     return [info.name for info in pkgutil.walk_packages(algorithms.__path__, f"{algorithms.__name__}.")]
+
+
+def own_functions() -> list[LocalFunction]:
+    """All local functions of the package, each once."""
+    rooms = (*modules(), "eigenpact.runtime.consensus", "eigenpact.runtime.fingerprint")
+    found = (value for module in rooms for value in vars(importlib.import_module(module)).values())
+    return list({value.name: value for value in found if isinstance(value, LocalFunction)}.values())
 
 
 def declared_in(parts: tuple[Part, ...]) -> set[Call]:
@@ -110,6 +156,11 @@ def test_results_are_among_what_is_kept(name: str) -> None:
 def test_wire_names_hold_no_module() -> None:
     names = {function for name in SOLVERS for function in functions_of(name)}
     assert all(name.startswith("eigenpact:") and name.endswith("/1") for name in names)
+
+
+@pytest.mark.parametrize("function", own_functions(), ids=lambda function: function.short_name)
+def test_a_local_function_declares_what_it_reads_of_what_is_kept(function: LocalFunction) -> None:
+    assert sorted(function.reads) == sorted(names_read(function.body))
 
 
 @dataclass(frozen=True)

@@ -101,13 +101,13 @@ def pass_on(site: Site, v: Any, hops: Any) -> Any:
     return w / np.linalg.norm(w), hops + 1
 
 
-@local(takes={"v": "d"}, keeps=("scores", "times"))
+@local(takes={"v": "d"}, reads=("scores", "times"), keeps=("scores", "times"))
 def keep_scores(site: Site, v: Any) -> Any:
     """Remember scores, and how often."""
     return Reply(keep={"scores": site.X @ v + site.kept.get("scores", 0.0), "times": site.kept.get("times", 0) + 1})
 
 
-@local(sends={"mean": "", "times": ""})
+@local(sends={"mean": "", "times": ""}, reads=("scores", "times"))
 def mean_score(site: Site) -> Any:
     """The mean of the scores that were kept."""
     return site.kept["scores"].mean(), np.int64(site.kept["times"])
@@ -119,20 +119,20 @@ def begin_average(site: Site) -> Any:
     return Reply(keep={"x": site.X.mean(axis=0)})
 
 
-@local(sends={"x": "d"}, keeps=("x",))
+@local(sends={"x": "d"}, reads=("x",), keeps=("x",))
 def average(site: Site) -> Any:
     """Average what came in with what is kept, in the order in which it lies there, and send the result."""
     x = _averaged(site)
     return Reply(send=x, keep={"x": x})
 
 
-@local(keeps=("x",))
+@local(reads=("x",), keeps=("x",))
 def end_average(site: Site) -> Any:
     """Take in the last messages."""
     return Reply(keep={"x": _averaged(site)})
 
 
-@local(takes={"sign": ""}, sends={"x": "d"})
+@local(takes={"sign": ""}, sends={"x": "d"}, reads=("x",))
 def averaged(site: Site, sign: Any) -> Any:
     """The node's average times a sign."""
     return sign * site.kept["x"]
@@ -160,7 +160,7 @@ def seen(site: Site) -> Any:
     return total
 
 
-@local(takes={"U": "d k"}, sends={"worst": ""})
+@local(takes={"U": "d k"}, sends={"worst": ""}, reads=("V",))
 def orthogonality(site: Site, U: Any) -> Any:
     """How far [U, V_i] is from orthonormal, V_i what the site keeps as its local part."""
     W = np.concatenate([U, site.kept["V"]], axis=1)

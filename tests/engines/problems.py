@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import eigenpact as ep
-from eigenpact.algorithms.consensus.subspace import LINEAR_ANGLE
+from eigenpact.algorithms.goal import LINEAR_ANGLE
 from eigenpact.estimators.registry import solvers_for
 
 OWN = "oslo"

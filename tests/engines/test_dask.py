@@ -66,7 +66,7 @@ def remember(site, factor):  # noqa: ARG001
     return Reply(keep={"factor": factor})
 
 
-@local(takes={}, sends={"s": "d"})
+@local(takes={}, sends={"s": "d"}, reads=("factor",))
 def multiplied(site):
     return site.kept["factor"] * site.X.sum(axis=0)
 

@@ -85,7 +85,7 @@ def test_products_of_rows_and_some_rows(kind: str, far: float) -> None:
     rows = Rows(KINDS[kind](X + far), mean + far, scale)
     Y = (X + far - (mean + far)) / scale
     np.testing.assert_allclose(rows.row_products(), Y @ Y.T, atol=1e-5 if far else 1e-10)
-    np.testing.assert_allclose(rows.some(np.array([7, 2])).row_squares(), (Y[[7, 2]] ** 2).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(rows.take(np.array([7, 2])).row_squares(), (Y[[7, 2]] ** 2).sum(axis=1), rtol=1e-5)
 
 
 def test_no_more_eigenpairs_than_rows() -> None:

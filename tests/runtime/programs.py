@@ -23,21 +23,21 @@ def keep_mean(_site: Site, mean):
     return Reply(keep={"mean": mean})
 
 
-@local(takes={"Z": "d k"}, sends={"G": "d k"})
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=("mean",))
 def action(site: Site, Z):
     """The centred rows' scatter times Z."""
     Y = site.X - site.kept["mean"]
     return Y.T @ (Y @ Z)
 
 
-@local(takes={"Z": "d k"}, sends={"S": "d k"}, keeps=("sum",))
+@local(takes={"Z": "d k"}, sends={"S": "d k"}, reads=("mean", "sum"), keeps=("sum",))
 def heavy_action(site: Site, Z):
     """As ``action``, plus half of what this function sent last: kept at the site, not in set-up."""
     total = action(site, Z) + 0.5 * site.kept.get("sum", np.zeros(Z.shape))
     return Reply(send=total, keep={"sum": total})
 
 
-@local(takes={"v": "d"}, sends={"v": "d"}, keeps=("passed",))
+@local(takes={"v": "d"}, sends={"v": "d"}, reads=("mean", "passed"), keeps=("passed",))
 def pass_through(site: Site, v):
     """A hop of a chain: adds the site's scatter times v, and remembers that it was here."""
     Y = site.X - site.kept["mean"]

@@ -50,7 +50,7 @@ def append_name(site: Site, state):
     return np.append(state[1:], float(site.X.shape[0]))
 
 
-@local(takes={"a": "d"}, sends={"total": "d"}, keeps=("total",))
+@local(takes={"a": "d"}, sends={"total": "d"}, reads=("total",), keeps=("total",))
 def running_sum(site: Site, a):
     """Sum of all that was sent so far, kept at the site, times its number of rows."""
     total = site.kept.get("total", 0.0) + a
@@ -63,7 +63,7 @@ def remember(_site: Site, a):
     return Reply(keep={"told": a})
 
 
-@local(sends={"told": "d"})
+@local(sends={"told": "d"}, reads=("told",))
 def recall(site: Site):
     """What was told."""
     return site.kept["told"]

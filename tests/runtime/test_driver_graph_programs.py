@@ -24,7 +24,7 @@ def begin(site: Site):
     return Reply(keep={"x": site.X[0, 0]})
 
 
-@local(sends={"x": ""}, keeps=("x",))
+@local(sends={"x": ""}, reads=("x",), keeps=("x",))
 def share(site: Site):
     """Average what came in with what is kept, and send the result."""
     x = averaged(site)
@@ -36,7 +36,7 @@ def averaged(site):
     return (site.kept["x"] + sum(inside)) / (1 + len(inside))
 
 
-@local(sends={"gap": ""})
+@local(sends={"gap": ""}, reads=("x",))
 def distance(site: Site):
     """How far the node is from a value: with the messages of the last exchange."""
     return np.abs(averaged(site) - 3.0)

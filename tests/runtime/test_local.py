@@ -11,13 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eigenpact.errors import WireError
-from eigenpact.runtime import Site, find_local, local, wire_table
-from eigenpact.runtime.local import as_arrays
+from eigenpact.runtime import Reply, Request, Site, SiteServer, find_local, local, wire_table
+from eigenpact.runtime.local import Kept, as_arrays
 
 
-@local(takes={"Z": "d k", "k": ""}, sends={"G": "d <=k", "n": ""}, keeps=("seen",), bound={"G": "trace"})
+@local(takes={"Z": "d k", "k": ""}, sends={"G": "d <=k", "n": ""}, reads=("told",), keeps=("seen",), bound={"G": "trace"})
 def declared(site: Site, Z, k):
     """Only its declaration is used."""
+
+
+@local(keeps=("left",))
+def leave(_site: Site):
+    """Keep something."""
+    return Reply(keep={"left": 1.0})
+
+
+@local(sends={"left": ""})
+def peek(site: Site):
+    """Read it undeclared."""
+    return site.kept["left"]
 
 
 def grown_up(site):
@@ -48,7 +60,7 @@ def test_a_shape_that_cannot_be_read_is_refused_at_declaration():
         local(sends={"G": "d/2"})(grown_up)
 
 
-def test_the_wire_table_lists_all_that_is_taken_sent_and_kept():
+def test_the_wire_table_lists_all_that_is_taken_sent_kept_and_read():
     rows = [(row["way"], row["array"], row["shape"], row["bound"]) for row in wire_table([declared])]
     assert rows == [
         ("to site", "Z", "d k", ""),
@@ -56,8 +68,29 @@ def test_the_wire_table_lists_all_that_is_taken_sent_and_kept():
         ("from site", "G", "d <=k", "trace"),
         ("from site", "n", "", "none"),
         ("kept at site", "seen", "", ""),
+        ("read at site", "told", "", ""),
     ]
     assert {row["function"] for row in wire_table([declared])} == {"declared"}
+
+
+def test_a_function_sees_what_it_declares_to_read_and_no_more():
+    array = np.arange(3.0)
+    kept = Kept(declared, {"told": array, "seen": 1, "other": 2})
+    assert kept["told"] is array
+    assert dict(kept) == {"told": array}
+    assert len(Kept(declared, {})) == 0
+    assert Kept(declared, {}).get("told", 7) == 7
+    assert "told" not in Kept(declared, {})
+    for ask in (lambda: kept["other"], lambda: kept.get("other"), lambda: "other" in kept, lambda: kept["seen"]):
+        with pytest.raises(WireError, match=r"declared/1 reads site\.kept\['\w+'\], declared are \['told'\]; add it to reads="):
+            ask()
+
+
+def test_a_site_refuses_a_function_that_reads_more_than_it_declares():
+    server = SiteServer("A", np.ones((2, 3)))
+    server.execute(Request("run", 0, 1, "local", leave.name, ()), 0)
+    with pytest.raises(WireError, match=r"peek at site 'A': .*:peek/1 reads site\.kept\['left'\], declared are \[\]"):
+        server.execute(Request("run", 0, 2, "sum", peek.name, ()), 1)
 
 
 def test_arguments_give_sizes_by_shape_and_by_value():

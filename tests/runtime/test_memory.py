@@ -78,7 +78,7 @@ def test_damaged_memory_is_refused(header: dict[str, Any]) -> None:
         unpack_memory(wire.pack(header))
 
 
-@local(takes={"v": "d"}, sends={"n": ""}, keeps=("v", "times"))
+@local(takes={"v": "d"}, sends={"n": ""}, reads=("v", "times"), keeps=("v", "times"))
 def count_calls(site: Site, v: Any) -> Reply:
     times = site.kept.get("times", 0) + 1
     return Reply(np.float64(times + np.sum(site.kept.get("v", 0.0))), {"v": v, "times": times})

@@ -50,13 +50,13 @@ def powers(site: Site, m: Any, seed: Any) -> Any:
     return np.array([(site.X**i).sum() + int(seed) for i in range(int(m))])
 
 
-@local(keeps=("n",))
+@local(reads=("n",), keeps=("n",))
 def remember(site: Site) -> Any:
     """Count calls."""
     return Reply(keep={"n": site.kept.get("n", 0) + 1})
 
 
-@local(sends={"n": ""})
+@local(sends={"n": ""}, reads=("n",))
 def remembered(site: Site) -> Any:
     """How often ``remember`` was called."""
     return np.int64(site.kept.get("n", 0))

@@ -11,7 +11,7 @@ from eigenpact.runtime import Reply, Request, Site, SiteServer, local
 runs: list[str] = []
 
 
-@local(takes={"a": ""}, sends={"total": ""}, keeps=("total",))
+@local(takes={"a": ""}, sends={"total": ""}, reads=("total",), keeps=("total",))
 def add(site: Site, a):
     """Running total of what was sent, kept at the site."""
     runs.append("add")
@@ -19,7 +19,7 @@ def add(site: Site, a):
     return Reply(send=total, keep={"total": total})
 
 
-@local(sends={"names": "m"})
+@local(sends={"names": "m"}, reads=("total", "more"))
 def kept_names(site: Site):
     """Lengths of the names under which something is kept."""
     return np.array([len(name) for name in site.kept], dtype=np.int64)

@@ -7,7 +7,6 @@ coordinator every site's leading directions.  The table of estimates is kept wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,11 @@ from ..numerics.linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
 from .consensus.krylov import Krylov
-from .expansion import EXACT_ANGLE, SHARE_BLOCK
+from .expansion import SHARE_BLOCK
+from .goal import EXACT_ANGLE
 from .method import method
 from .setup import Setup
-from .solution import Algorithm, Solution
+from .solution import Algorithm, Solution, State
 from .start import Start, check_start
 
 GRAM_FEATURES = 5000
@@ -54,7 +54,7 @@ class Auto:
         if self.costs is not None and not isinstance(self.costs, Costs):
             raise InputError(f"costs={self.costs!r} must be an engine's Costs, or None to take those of the engine in use")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Solve with the cheapest candidate, and note the table it was chosen from."""
         assert self.costs is not None, "an engine's costs are filled in before the run"
         table = estimates(setup, self.costs, self.start)

@@ -16,8 +16,10 @@ import numpy as np
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array, top_eigenpairs
 from ..numerics.metrics import kkt, largest_sine
-from .expansion import Goal, begin, expand
+from .expansion import begin, expand
+from .goal import Goal, in_words
 from .setup import Setup
+from .solution import Solution
 
 BLOCKS = 16
 """Blocks that the space may have."""
@@ -85,6 +87,10 @@ class Verdict:
             return True
         return goal.angle is not None and (self.kkt if self.angle is None else self.angle) <= goal.angle
 
+    def told(self) -> str:
+        """Residual and angle, in words."""
+        return f"scaled KKT residual {self.kkt:.1e}, estimated sine {in_words(self.angle)}"
+
     def caution(self, goal: Goal, believed: float) -> float:
         """By how much the method's own estimate, ``believed`` when it stopped, must be smaller the next time."""
         if goal.angle is None or self.angle is None or self.lost:
@@ -128,3 +134,16 @@ def unconfirmed(Z: Array, CZ: Array, trace: float, rounds: int) -> Verdict:
         better=Z,
         rounds=rounds,
     )
+
+
+def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
+    """The answer that a confirmation was about."""
+    converged = verdict.good(goal)
+    if converged:
+        reason = goal.reached(verdict.kkt, verdict.angle, verdict.cut, len(verdict.values))
+    else:
+        short = "a direction was missed" if verdict.lost else f"at {verdict.told()}"
+        reason = (
+            f"max_rounds={setup.max_rounds} reached {short}, asked for {goal.told()}; raise max_rounds or use solver='krylov'"
+        )
+    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, cut=verdict.cut)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -34,15 +34,13 @@ import numpy as np
 from ..errors import InputError
 from ..numerics.certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..numerics.krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
-from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal
+from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal, unit_columns
 from ..numerics.metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
+from .goal import Goal, in_words
 from .products import scatter_action
 from .setup import Setup
-from .solution import Solution, cut_in_words
-
-EXACT_ANGLE = 1e-8
-"""The sine at which exact solvers stop if nothing else is asked for."""
+from .solution import Solution
 
 HINDSIGHT, LEARNT, SAFETY = 4, 0.5, 2.0
 """Rounds that are looked back upon; how much lower the bound must be now for a past iterate to count; and a margin."""
@@ -62,38 +60,6 @@ SHARE_BLOCK = 10
 
 Directions = Callable[[KrylovSpace, Ritz, float], Coroutine[Any, Any, Array]]
 """From the space, Ritz pairs and scaled residual to the directions (d x k) that a method wants to add, of any length."""
-
-
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """When to stop: at a scaled KKT residual, at an estimated sine of the angle, or at whichever comes first."""
-
-    tol: float | None
-    angle: float | None
-
-    @classmethod
-    def of(cls, setup: Setup, angle_tol: float | None, default: float) -> Goal:
-        """The user's tol and angle_tol; without either, the solver's own angle."""
-        if setup.tol is not None:
-            return cls(setup.stopping_tol(0.0), angle_tol)
-        return cls(None, default if angle_tol is None else angle_tol)
-
-    def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002
-        """Whether one of them is reached by the basis Z (d x k)."""
-        return (self.tol is not None and residual <= self.tol) or (
-            self.angle is not None and angle is not None and angle <= self.angle
-        )
-
-    def told(self) -> str:
-        """What was asked for, in words."""
-        asked = [] if self.tol is None else [f"tol {self.tol:.1e}"]
-        return " or ".join(asked + ([] if self.angle is None else [f"a sine of {self.angle:.1e}"]))
-
-
-def check_angle_tol(angle_tol: float | None) -> None:
-    """Refuse a sine that no angle has."""
-    if angle_tol is not None and not (isinstance(angle_tol, Real) and 0 < angle_tol < 1):
-        raise InputError(f"angle_tol={angle_tol!r} must be a sine between 0 and 1, or None for the solver's own")
 
 
 def check_max_blocks(max_blocks: int) -> None:
@@ -322,8 +288,7 @@ async def expand(
                 B = new_directions(anything, space.Q, SMALLEST_STEP)
             space = space.add(B, await Sum(scatter_action, B))  # lines 3, 4
         stand = replace(stand, rounds=stand.rounds + 1)
-    solution = _solution(setup, view, goal, done and stand.confirmed)
-    return replace(solution, notes={"rounds": stand.rounds})
+    return _solution(setup, view, goal, done and stand.confirmed, stand.rounds)
 
 
 def _ritz(setup: Setup, space: KrylovSpace) -> Ritz:
@@ -360,9 +325,7 @@ def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, want
     """Directions that a method wants, one a component, and those that show what the random block still hides (line 7)."""
     width = width_of(setup)
     more = max(width, OVERSAMPLING) if omega.shape[1] > NARROW else NARROW
-    lengths = np.linalg.norm(wanted, axis=0)
-    units = wanted[:, lengths > 0] / lengths[lengths > 0]
-    B = new_directions(units, space.Q, NEW)[:, :width]
+    B = new_directions(unit_columns(wanted), space.Q, NEW)[:, :width]
     F = Behind(space, ritz, omega).left() if ritz.Z.shape[1] < space.size else omega[:, :0]
     both = np.concatenate([space.Q, B], axis=1)
     size = float(np.linalg.norm(F))
@@ -373,9 +336,7 @@ def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, want
 def _restarted(space: KrylovSpace, ritz: Ritz, omega: Array, most: int) -> KrylovSpace:
     """Leading Ritz vectors, the random block, and the solutions that keep F as small as it is; half of ``most`` columns or so."""
     k = ritz.Z.shape[1]
-    behind = Behind(space, ritz, omega).solved()
-    lengths = np.linalg.norm(behind, axis=0)
-    proof = np.concatenate([behind[:, lengths > 0] / lengths[lengths > 0], omega], axis=1)
+    proof = np.concatenate([unit_columns(Behind(space, ritz, omega).solved()), omega], axis=1)
     return space.shrunk(max(k + 1, (most - proof.shape[1]) // 2), proof)
 
 
@@ -392,28 +353,16 @@ async def _refreshed(space: KrylovSpace, k: int) -> KrylovSpace:
     return KrylovSpace(turned.Q, np.concatenate([CZ, turned.CQ[:, k:]], axis=1))
 
 
-def _solution(setup: Setup, view: View, goal: Goal, converged: bool) -> Solution:
-    k, found = view.ritz.Z.shape[1], view.found
-    angle = view.angle if found.cut == "clear" else None
-    values = np.maximum(view.ritz.values[:k], 0.0)
-    reason = _reason(setup, view, angle, goal, converged)
-    return Solution(view.ritz.Z, values, view.residual, angle, converged, reason, cut=found.cut)
-
-
-def _reason(setup: Setup, view: View, angle: float | None, goal: Goal, converged: bool) -> str:
-    residual, sine = f"scaled KKT residual {view.residual:.1e}", "unknown" if angle is None else f"{angle:.1e}"
-    if not converged:
+def _solution(setup: Setup, view: View, goal: Goal, converged: bool, rounds: int) -> Solution:
+    k, cut = view.ritz.Z.shape[1], view.found.cut
+    angle = view.angle if cut == "clear" else None
+    if converged:
+        reason = goal.reached(view.residual, angle, cut, k)
+    else:
         open_question = "; a direction of larger variance is not excluded yet" if view.found.missed else ""
-        return (
-            f"max_rounds={setup.max_rounds} reached at {residual}, estimated sine {sine}, asked for {goal.told()}"
-            f"{open_question}; raise max_rounds"
+        reason = (
+            f"max_rounds={setup.max_rounds} reached at scaled KKT residual {view.residual:.1e}, estimated sine "
+            f"{in_words(angle)}, asked for {goal.told()}{open_question}; raise max_rounds"
         )
-    if view.found.cut != "clear":
-        return f"{cut_in_words(view.found.cut, view.ritz.Z.shape[1])}; {residual}"
-    if goal.tol is not None and view.residual <= goal.tol:
-        return f"{residual} reached tol {goal.tol:.1e}"
-    if goal.angle is not None and angle is not None and angle <= goal.angle:
-        return f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {residual}"
-    if angle is None:
-        return f"the answer changes no more, but its angle could not be proved ({goal.told()} asked for); {residual}"
-    return f"the estimated sine of the angle, {sine}, is what rounding allows ({goal.told()} asked for); {residual}"
+    values = np.maximum(view.ritz.values[:k], 0.0)
+    return Solution(view.ritz.Z, values, view.residual, angle, converged, reason, {"rounds": rounds}, cut)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..numerics.linalg import Array
 from ..runtime import Site, Sum, local
 from .method import Part
-from .setup import rows_of
+from .setup import CENTRE, rows_of
 
 
-@local(takes={"Z": "d k"}, sends={"G": "d k"}, bound="trace")
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
 def scatter_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z): summed over sites it is C Z."""
     return rows_of(site).scatter_action(Z)

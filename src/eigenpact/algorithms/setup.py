@@ -48,6 +48,9 @@ TIGHTEST_TOL = 1e-14
 
 OTHER_UNITS = "give the data in other units, for example"
 
+CENTRE = ("mean", "scale")
+"""Names under which a site keeps what :func:`rows_of` reads: declare ``reads=CENTRE`` where you call it."""
+
 Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
 
@@ -77,13 +80,13 @@ def spread_by_feature(site: Site, mean: Array) -> Any:
     return _spread_by_feature(site, mean)
 
 
-@local(takes={"mean": "d", "scale": "d"}, keeps=("mean", "scale"), setup=True)
+@local(takes={"mean": "d", "scale": "d"}, keeps=CENTRE, setup=True)
 def keep_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
     """Remember the agreed centre and scale; None where there is nothing to do."""
     return Reply(keep={"mean": mean if np.any(mean) else None, "scale": _scale_or_none(scale)})
 
 
-@local(takes={"scale": "d"}, keeps=("mean", "scale"), setup=True)
+@local(takes={"scale": "d"}, keeps=CENTRE, setup=True)
 def keep_own_centre(site: Site, scale: Array) -> Reply:
     """Remember the site's own mean as its centre, and the agreed scale."""
     rows = Rows(site.X)
@@ -91,7 +94,7 @@ def keep_own_centre(site: Site, scale: Array) -> Reply:
 
 
 def rows_of(site: Site) -> Rows:
-    """The site's rows Y_i = (X_i - 1 m^T) D^-1, for use inside local functions."""
+    """The site's rows Y_i = (X_i - 1 m^T) D^-1, for use inside local functions that declare ``reads=CENTRE``."""
     return Rows(site.X, site.kept["mean"], site.kept["scale"])
 
 
@@ -286,9 +289,6 @@ def _standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> A
 
 SETUP = Part(
     "Set-up of every solver of FederatedPCA and PersonalizedPCA",
-    {
-        Sum: (count_and_sum, spread, spread_by_feature),
-        Local: (keep_centre, keep_own_centre),
-    },
+    {Sum: (count_and_sum, spread, spread_by_feature), Local: (keep_centre, keep_own_centre)},
     '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces `keep_centre` with `center="site"`.',
 )

@@ -12,6 +12,9 @@ from ..numerics.certificate import Cut
 from ..numerics.linalg import Array
 from .setup import Setup
 
+State = Mapping[str, Array]
+"""What a solver saved with a ``Progress`` to go on from."""
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -55,7 +58,7 @@ class Algorithm(Protocol):
     name: str
     default_angle: float
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) or the saved ``state`` if given."""
         ...
 

@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..numerics.linalg import Array, orthonormalize, random_orthonormal
 from ..runtime import Gather, Progress, Site, local
 from .method import Part
-from .setup import Setup, rows_of
+from .setup import CENTRE, Setup, rows_of
 
 Start = Literal["random", "one-shot"]
 
@@ -30,7 +30,7 @@ STIR = 1e-3
 long."""
 
 
-@local(takes={"k": ""}, sends={"V": "d <=k"}, bound="none")
+@local(takes={"k": ""}, sends={"V": "d <=k"}, reads=CENTRE, bound="none")
 def leading_directions(site: Site, k: Any) -> Array:
     """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
     values, vectors = rows_of(site).top(int(k))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.expansion import EXACT_ANGLE
+from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, cut_in_words
 from ..errors import InputError

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
 from ..algorithms.robust.dcf import minimize
-from ..algorithms.robust.entries import Mask, blocks, remove_errors, soft
+from ..algorithms.robust.entries import Mask, blocks, remove_errors
 from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
-from ..numerics.linalg import Array, fix_signs
+from ..numerics.linalg import Array, fix_signs, soft
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord
 from .base import PooledEstimator
 from .choices import find_solver

@@ -129,8 +129,7 @@ def random_features(X: Array, frequencies: Array) -> Array:
 
 def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
     """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
-    features: Array = kernel(X, landmarks) @ _inverse_root(kernel(landmarks, landmarks))
-    return features
+    return kernel(X, landmarks) @ _inverse_root(kernel(landmarks, landmarks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +184,7 @@ def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Arra
 
 
 def _exponential(exponents: Array) -> Array:
-    value: Array = np.exp(exponents)
-    return value
+    return np.exp(exponents)
 
 
 def _squared_distances(X: Array, Y: Array) -> Array:
@@ -198,8 +196,7 @@ def _squared_distances(X: Array, Y: Array) -> Array:
 
 
 def _polynomial(kernel: Kernel, products: Array) -> Array:
-    value: Array = (kernel.gamma * products + kernel.coef0) ** kernel.degree
-    return value
+    return (kernel.gamma * products + kernel.coef0) ** kernel.degree
 
 
 def _cosines(K: Array, left: Array, right: Array) -> Array:

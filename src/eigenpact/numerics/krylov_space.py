@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .linalg import GRADED, Array, new_directions, orthonormalize, symmetrize, top_eigenpairs
+from .linalg import GRADED, Array, new_directions, orthonormalize, symmetrize, top_eigenpairs, without
 
 SMALLEST_STEP = 1e-15
 """New directions shorter than this share of the products they came from are rounding errors."""
@@ -88,7 +88,7 @@ class KrylovSpace:
         k = count(values)
         Z = self.Q @ Y[:, :k]
         residual = self.CQ @ Y[:, :k] - Z * values[:k]
-        return Ritz(Z, values, residual - Z @ (Z.T @ residual), Y)  # within span(Z) it is rounding errors, which turn nothing
+        return Ritz(Z, values, without(residual, Z), Y)  # within span(Z) it is rounding errors, which turn nothing
 
     def shrunk(self, keep: int, also: Array | None = None) -> KrylovSpace:
         """Thick restart: the ``keep`` leading Ritz vectors and what lies in span(Q) of ``also`` (d x b), products rotated

@@ -49,6 +49,33 @@ def polar_factor(A: Array) -> Array:
     return np.ascontiguousarray(U @ Vt)
 
 
+def q_factor(A: Array) -> Array:
+    """Q (d x k) of A = Q R with a positive diagonal of R: it is continuous, where other signs may jump from side to side."""
+    Q, R = scipy.linalg.qr(A, mode="economic", check_finite=False)
+    return np.ascontiguousarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
+
+
+def without(A: Array, Q: Array) -> Array:
+    """What A (d x k) has outside the span of the orthonormal Q (d x m): (I - Q Q^T) A.
+
+    >>> without(np.array([[3.0], [4.0]]), np.array([[1.0], [0.0]])).T
+    array([[0., 4.]])
+    """
+    return A - Q @ (Q.T @ A)
+
+
+def unit_columns(V: Array) -> Array:
+    """The columns of V (d x k) that are not zero, at length one."""
+    lengths = np.linalg.norm(V, axis=0)
+    units: Array = V[:, lengths > 0] / lengths[lengths > 0]
+    return units
+
+
+def soft(R: Array, threshold: float) -> Array:
+    """Entries moved towards zero by the threshold."""
+    return np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
+
+
 def new_directions(A: Array, Q: Array, floor: float) -> Array:
     """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
 
@@ -56,11 +83,10 @@ def new_directions(A: Array, Q: Array, floor: float) -> Array:
     directions are projected until they stay as long as they were; one that shrinks was rounding and is dropped.
     """
     d, m = Q.shape
-    R = A - Q @ (Q.T @ A)
-    U, lengths, _ = scipy.linalg.svd(R, full_matrices=False, check_finite=False, lapack_driver="gesdd")
+    U, lengths, _ = scipy.linalg.svd(without(A, Q), full_matrices=False, check_finite=False, lapack_driver="gesdd")
     U = U[:, lengths > floor][:, : d - m]
     for _ in range(3):
-        U = U - Q @ (Q.T @ U)
+        U = without(U, Q)
         stays = np.linalg.norm(U, axis=0) > 0.5
         U = orthonormalize(U[:, stays]) if stays.any() else np.zeros((d, 0))
     directions: Array = U
@@ -118,8 +144,7 @@ def _eigenpairs(S: Array, k: int) -> tuple[Array, Array]:
 
 def symmetrize(S: Array) -> Array:
     """(S + S^T) / 2."""
-    half: Array = (S + S.T) / 2
-    return half
+    return (S + S.T) / 2
 
 
 def fix_signs(basis: Array) -> Array:
@@ -134,8 +159,7 @@ def fix_signs(basis: Array) -> Array:
     magnitude = np.abs(basis)
     decisive = np.argmax(magnitude >= (1 - SIGN_TIE) * magnitude.max(axis=0), axis=0)
     signs = np.where(basis[decisive, np.arange(basis.shape[1])] < 0, -1.0, 1.0)
-    flipped: Array = basis * signs
-    return flipped
+    return basis * signs
 
 
 def procrustes(A: Array, B: Array) -> Array:
@@ -155,8 +179,7 @@ def procrustes(A: Array, B: Array) -> Array:
 
 def pack_triangle(S: Array) -> Array:
     """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries."""
-    packed: Array = S[np.triu_indices(S.shape[0])]
-    return packed
+    return S[np.triu_indices(S.shape[0])]
 
 
 def unpack_triangle(packed: Array, d: int) -> Array:

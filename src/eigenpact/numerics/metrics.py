@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .linalg import Array
+from .linalg import Array, without
 
 
 def largest_sine(A: Array, B: Array) -> float:
@@ -18,11 +18,16 @@ def largest_sine(A: Array, B: Array) -> float:
     """
     if A.shape[1] == 0:
         return 0.0
-    return min(1.0, float(np.linalg.norm(A - B @ (B.T @ A), 2)))
+    return min(1.0, float(np.linalg.norm(without(A, B), 2)))
+
+
+def mean_sine(A: Array, B: Array) -> float:
+    """Root mean square of the sines of the angles between the columns of A (d x k) and the span of orthonormal B (d x l)."""
+    return float(np.linalg.norm(without(A, B))) / float(np.sqrt(A.shape[1]))
 
 
 def kkt(G: Array, Z: Array, trace: float) -> float:
     """Scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C from the product G = C Z (d x k); 0 for a zero matrix C."""
     if trace <= 0:
         return 0.0
-    return float(np.linalg.norm(G - Z @ (Z.T @ G)) / trace)
+    return float(np.linalg.norm(without(G, Z)) / trace)

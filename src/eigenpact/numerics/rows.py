@@ -58,11 +58,6 @@ class Rows:
         self._whole: Any = None
         self._split: tuple[NDArray[np.intp], Array] | None = None
 
-    def take(self, index: Any) -> Rows:
-        """The rows of these numbers, in this order."""
-        picked = _like(index, self.X) if not self.sparse else index
-        return Rows(self.X[picked], self.mean, self.scale)
-
     # -- what leaves the operator ---------------------------------------------------------------
 
     def column_sums(self) -> Array:
@@ -120,9 +115,8 @@ class Rows:
         """Squared lengths (n,) of what orthonormal W (d x k) misses, Y - Y W W^T: no difference of two large numbers."""
         W_there = W if self.sparse else _like(W, self.X)
         squares = [np.zeros(0)]
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
-        for first in range(0, self.n, step):
-            few = Rows(self.X[first : first + step], self.mean, self.scale)
+        for where in slices(self.n, self.d):
+            few = Rows(self.X[where], self.mean, self.scale)
             for block in few._dense_blocks() if self.sparse else few._blocks():
                 missed = block - (block @ W_there) @ W_there.T
                 squares.append(_to_numpy((missed * missed).sum(axis=1)))
@@ -201,8 +195,8 @@ class Rows:
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
         return _to_numpy(Y @ Y.T)
 
-    def some(self, index: NDArray[np.int64]) -> Rows:
-        """Some of the rows, by their numbers."""
+    def take(self, index: NDArray[np.int64]) -> Rows:
+        """The rows of these numbers, in this order."""
         if self.sparse or isinstance(self.X, np.ndarray):
             return Rows(self.X[index], self.mean, self.scale)
         there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
@@ -292,9 +286,8 @@ class Rows:
 
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred."""
-        step = max(1, BLOCK_BYTES // (8 * max(1, self.d)))
-        for first in range(0, self.n, step):
-            yield from Rows(self.X[first : first + step].toarray(), self.mean, self.scale)._blocks()
+        for where in slices(self.n, self.d):
+            yield from Rows(self.X[where].toarray(), self.mean, self.scale)._blocks()
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted or converted, since then nothing is copied."""
@@ -327,6 +320,16 @@ class Rows:
             if step >= self.n:
                 self._whole = block
             yield block
+
+
+def slices(n: int, d: int) -> Iterator[slice]:
+    """Which of n rows of d features to read at a time: a few megabytes as float64.
+
+    >>> list(slices(3, 1 << 18))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    step = max(1, BLOCK_BYTES // (8 * max(1, d)))
+    return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 
 def add_duplicates(X: Any) -> Any:

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..numerics.linalg import Array
-from .pursuit import Pursuit, Watcher, shrink_singular_values, soft, usual_weight
+from ..numerics.linalg import Array, soft
+from .pursuit import Pursuit, Watcher, shrink_singular_values, usual_weight
 
 DECAY, LOWEST = 0.9, 1e-9
 

@@ -40,12 +40,6 @@ def usual_weight(M: Array) -> float:
     return 1.0 / float(np.sqrt(max(M.shape)))
 
 
-def soft(A: Array, threshold: float) -> Array:
-    """Entries moved towards zero by the threshold."""
-    shrunk: Array = np.sign(A) * np.maximum(np.abs(A) - threshold, 0.0)
-    return shrunk
-
-
 def shrink_singular_values(A: Array, threshold: float, expected: int, seed: int = 0) -> tuple[Array, int]:
     """A with its singular values moved towards zero by the threshold, and how many are left.
 

@@ -28,14 +28,14 @@ class Read(Call):
     kind = "read"
 
 
-@local(sends={"maximum": "..."}, keeps=(MAXIMUM,), bound="none")
+@local(sends={"maximum": "..."}, reads=(MAXIMUM,), keeps=(MAXIMUM,), bound="none")
 def pass_on_maximum(site: Site) -> Reply:
     """Send the largest value seen so far to all neighbours."""
     best = _largest_seen(site)
     return Reply(send=best, keep={MAXIMUM: best})
 
 
-@local(sends={"maximum": "..."}, bound="none")
+@local(sends={"maximum": "..."}, reads=(MAXIMUM,), bound="none")
 def agreed_maximum(site: Site) -> Any:
     """The agreed value, read by the node's own program."""
     return _largest_seen(site)

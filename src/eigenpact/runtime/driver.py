@@ -20,8 +20,9 @@ from .journal import Journal
 from .ledger import COORDINATOR, Ledger, RoundRecord
 from .local import Arrays, LocalFunction, as_arrays
 from .plan import Plan
+from .requests import RosterChanged
 from .site import Request, Response
-from .steps import RosterChanged, Steps
+from .steps import Steps
 from .summation import PlainSum, Summation
 
 Program = Callable[[Any, Any], Coroutine[Collective, Any, Any]]

@@ -172,16 +172,5 @@ class Ledger:
         for round_, epoch, step, function, senders, receivers, shapes, dtypes, size, note in entries:
             shape_tuples = tuple(tuple(int(n) for n in s) for s in shapes)
             self._enter(
-                _Group(
-                    round_,
-                    epoch,
-                    step,
-                    function,
-                    tuple(senders),
-                    tuple(receivers),
-                    shape_tuples,
-                    tuple(dtypes),
-                    size,
-                    note,
-                )
+                _Group(round_, epoch, step, function, tuple(senders), tuple(receivers), shape_tuples, tuple(dtypes), size, note)
             )

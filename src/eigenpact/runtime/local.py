@@ -11,7 +11,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import entry_points
@@ -58,7 +58,8 @@ _registry: dict[str, LocalFunction] = {}
 class Reply:
     """What a local function returns when it remembers something: ``send`` leaves the site, ``keep`` stays.
 
-    ``keep`` updates what the site remembers under the declared names; the next local function reads it as ``site.kept``.
+    ``keep`` updates what the site remembers under the declared names; a later local function that declares to read them finds it
+    in ``site.kept``.
     """
 
     send: Any = ()
@@ -78,6 +79,7 @@ class LocalFunction:
     takes: Mapping[str, Shape]
     sends: Mapping[str, Shape]
     keeps: tuple[str, ...]
+    reads: tuple[str, ...]
     bounds: Mapping[str, str]
     setup: bool
 
@@ -125,10 +127,31 @@ class LocalFunction:
                 raise WireError(f"{self.name}: {what} {label!r} has shape {array.shape}, declared is ({shape.text}) with {known}")
 
 
+class Kept(Mapping[str, Any]):
+    """What a site keeps, as one local function sees it: the names that it declares to read, and no other."""
+
+    def __init__(self, function: LocalFunction, everything: Mapping[str, Any]) -> None:
+        self._function, self._everything = function, everything
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._function.reads:
+            raise WireError(
+                f"{self._function.name} reads site.kept[{name!r}], declared are {list(self._function.reads)}; add it to reads="
+            )
+        return self._everything[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._function.reads if name in self._everything)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 def local(
     *,
     takes: Mapping[str, str] | None = None,
     sends: Mapping[str, str] | None = None,
+    reads: Iterable[str] = (),
     keeps: Iterable[str] = (),
     bound: str | Mapping[str, str] = "none",
     setup: bool = False,
@@ -141,6 +164,8 @@ def local(
     ----------
     takes, sends : name -> shape
         Arguments after ``site``, in order, and what leaves the site: one array for one name, a tuple for several.
+    reads : names
+        What the function reads of ``site.kept``, also of what it keeps itself; to ask for any other name is an error.
     keeps : names
         What the function may remember at its site through ``Reply(keep=...)``.
     bound : name of a bound, or name -> bound
@@ -161,32 +186,42 @@ def local(
         if arguments != tuple(takes or ()):
             raise WireError(f"@local function {body.__qualname__!r} has arguments {arguments}, declared are {tuple(takes or ())}")
         sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
-        bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict.fromkeys(sent, "none") | dict(bound)
-        for label, value in bounds.items():
-            if value not in BOUNDS or label not in sent:
-                raise WireError(
-                    f"bound {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(BOUNDS)}, "
-                    f"for what it sends ({', '.join(sent) or 'nothing'})"
-                )
         function = LocalFunction(
             name=f"{_declared_name(name, body)}/{int(version)}",
             body=body,
             takes={k: Shape.parse(v) for k, v in (takes or {}).items()},
             sends=sent,
             keeps=tuple(keeps),
-            bounds=bounds,
+            reads=tuple(reads),
+            bounds=_bounds(bound, sent, body),
             setup=setup,
         )
         function.__dict__["__doc__"] = body.__doc__
-        known = _registry.get(function.name)
-        if known is not None and known.body.__module__ != body.__module__:
-            raise WireError(
-                f"{function.name!r} is declared in {known.body.__module__} and in {body.__module__}; give one another name"
-            )
-        _registry[function.name] = function
-        return function
+        return _registered(function)
 
     return mark
+
+
+def _bounds(bound: str | Mapping[str, str], sent: Collection[str], body: Callable[..., Any]) -> dict[str, str]:
+    """The bound of every array that is sent."""
+    bounds = dict.fromkeys(sent, bound) if isinstance(bound, str) else dict.fromkeys(sent, "none") | dict(bound)
+    for label, value in bounds.items():
+        if value not in BOUNDS or label not in sent:
+            raise WireError(
+                f"bound {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(BOUNDS)}, "
+                f"for what it sends ({', '.join(sent) or 'nothing'})"
+            )
+    return bounds
+
+
+def _registered(function: LocalFunction) -> LocalFunction:
+    """The function, from now on found by its name, which no other module may have taken."""
+    module = function.body.__module__
+    known = _registry.setdefault(function.name, function)
+    if known.body.__module__ != module:
+        raise WireError(f"{function.name!r} is declared in {known.body.__module__} and in {module}; give one another name")
+    _registry[function.name] = function
+    return function
 
 
 def short_name(name: str) -> str:
@@ -270,7 +305,7 @@ def frozen(arrays: Arrays) -> Arrays:
 
 
 def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:
-    """One row for every array that the functions declare to take, send or keep: the generated account of a method."""
+    """One row for every array that the functions declare to take, send, keep or read: the generated account of a method."""
     rows = []
     for function in functions:
         base = {"function": function.short_name}
@@ -280,4 +315,5 @@ def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:
             for k, s in function.sends.items()
         ]
         rows += [base | {"way": "kept at site", "array": k, "shape": "", "bound": ""} for k in function.keeps]
+        rows += [base | {"way": "read at site", "array": k, "shape": "", "bound": ""} for k in function.reads]
     return rows

@@ -12,13 +12,7 @@ from .fingerprint import DIGEST
 from .local import find_local
 from .plan import are_texts, is_count
 
-SINGLE_REPLIES = {
-    "gather": "allow_gather",
-    "at": "allow_at",
-    "max": "allow_max",
-    "chain": "allow_chain",
-    DIGEST: "allow_digest",
-}
+SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain", DIGEST: "allow_digest"}
 """Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
 
 ALWAYS = frozenset({"sum", "local"})

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import EigenpactError, SiteError, StepError, WireError
 from .fingerprint import DIGEST, rows_digest
 from .gate import Gate
-from .local import Arrays, LocalFunction, Reply, as_arrays, find_local
+from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .summation import PlainSum, Summation
 
@@ -32,7 +32,7 @@ class Site:
     X : (n, d) array or sparse matrix
         The rows.  They are touched in local functions only.
     kept : mapping
-        What earlier local functions of this run kept here.
+        What earlier local functions of this run kept here, as far as this one declares to read it.
     inbox : mapping from neighbour to arrays
         Messages of the last ``Exchange``, in graph programs.
     neighbours : tuple of str
@@ -216,7 +216,7 @@ class SiteServer:
             raise type(error)(f"{function.short_name} at site {self.name!r}: {error}") from error
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
-        kept, inbox = MappingProxyType(self._kept), MappingProxyType(self._inbox)
+        kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
         site = Site(self.name, self._X, kept, inbox, self._neighbours, self._features)
         try:
             value = function(site, *request.args)

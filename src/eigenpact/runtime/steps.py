@@ -12,58 +12,37 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, JournalError, PolicyError, SiteError, TooFewSitesError
+from ..errors import JournalError, PolicyError, SiteError, TooFewSitesError
 from . import wire
-from .account import Account
 from .collectives import Call
 from .engine import Connection
 from .fingerprint import ASIDE, DIGEST, rows_digest
 from .journal import Entry, Journal
-from .ledger import COORDINATOR, Description, describe
+from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
 from .plan import Plan
-from .site import Request, Response
+from .requests import Perform, Requests, RosterChanged
+from .site import Request
 
 ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})
 """Collectives that cost a round."""
 
-SILENT_KINDS = frozenset({"local", "consider"})
-"""Nothing comes back from these."""
-
 CUT_AFTER = 1 << 24
 """The journal is cut at a ``Progress(state=...)`` once it has grown by this many bytes."""
-
-Perform = Callable[[Request], Arrays]
 
 
 MAX_RETURNS = 3
 """A site that was dropped may come back this many times in a run; one that is always too slow must not restart it forever."""
 
 
-class RosterChanged(Exception):
-    """Sites were lost (name -> reason) or came back; the program starts again with the new roster."""
-
-    def __init__(self, lost: Mapping[str, str] | None = None, joined: Sequence[str] = ()) -> None:
-        super().__init__(f"lost {sorted(lost or {})}, joined {sorted(joined)}")
-        self.lost = dict(lost or {})
-        self.joined = tuple(joined)
-
-
-class Steps:
-    """Carries out steps over a connection, with an account and perhaps a journal.
-
-    Attributes
-    ----------
-    roster : tuple of str
-        The sites that take part now, sorted.
-    account : Account
-    """
+class Steps(Requests):
+    """Carries out steps over a connection, with an account and perhaps a journal."""
 
     def __init__(
         self,
@@ -75,40 +54,32 @@ class Steps:
         min_sites: int,
         plan: Plan | None = None,
     ) -> None:
-        self.connection = connection
-        self.account = Account()
-        self._run = journal.run if journal else os.urandom(8).hex()
-        absent = connection.announce(self._run, _with_digest(plan) if journal else plan) if plan is not None else {}
-        self.roster = tuple(sorted(connection.sites()))
+        run = journal.run if journal else os.urandom(8).hex()
+        absent = connection.announce(run, _with_digest(plan) if journal else plan) if plan is not None else {}
         resumes = journal is not None and journal.peek() is not None
-        if absent and len(self.roster) < max(1, min_sites) and not resumes:
+        if absent and len(connection.sites()) < max(1, min_sites) and not resumes:
             raise _cannot_begin(absent, min_sites)
+        super().__init__(connection, run, own)
+        if len(self.roster) < min_sites and not resumes:
+            raise TooFewSitesError(
+                f"{len(self.roster)} site(s) answer ({', '.join(self.roster)}), min_sites is {min_sites}; "
+                "bring up the others and fit again, or lower the engine's min_sites"
+            )
         if not resumes:
             for name, reason in sorted(absent.items()):
                 self.account.event(0, 0, name, f"refused: {reason}")
-        self.n_features = _agreed_features(connection, self.roster)
         self._journal = journal
-        self._own = own
         self._coordinated = coordinated
         self._min_sites = min_sites
-        self._epoch = 0
-        self._step = 0
-        self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
         self._start: Arrays = ()  # the basis this epoch began with, if any
         self._setup_entries: list[Entry] = []
         self._can_cut = True
-        self._resending = False
         self._over = False  # whether the epoch being replayed ended in a change of roster
         self._missing: dict[str, str] = {}  # sites found lost during the replay, and why
         self._known = self.roster  # all sites the run began with
         self._digests: dict[str, str] = {}  # of the rows of sites in the roster, as the journal has them
         self._checked: set[str] = set()  # sites that were asked for it in this session
         self._losses: Counter[str] = Counter()
-        if len(self.roster) < min_sites and not (journal and journal.peek()):
-            raise TooFewSitesError(
-                f"{len(self.roster)} site(s) answer ({', '.join(self.roster)}), min_sites is {min_sites}; "
-                "bring up the others and fit again, or lower the engine's min_sites"
-            )
         if journal is not None:
             self._open_journal(journal)
 
@@ -242,73 +213,6 @@ class Steps:
         self._write(request, function, arrays)
         return arrays
 
-    def all_from(self, function: LocalFunction, targets: tuple[str, ...], receiver: str = COORDINATOR) -> Perform:
-        """Carry out a request at these sites and collect the replies in order; ``receiver`` "" if they stay where they are."""
-
-        def collect(request: Request) -> Arrays:
-            replies = self.replies(request, function, targets, receiver)
-            return tuple(array for response in replies for array in response.arrays)
-
-        return collect
-
-    def replies(
-        self, request: Request, function: LocalFunction, targets: Sequence[str], receiver: str = COORDINATOR
-    ) -> Iterator[Response]:
-        """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails."""
-        sizes = function.check_args(request.args, self.n_features)
-        arrived: dict[Description, list[str]] = {}
-        lost: dict[str, str] = {}
-        try:
-            for response in self.connection.call(request, self._positions(targets)):
-                if response.lost:
-                    lost[response.site] = response.reason
-                    continue
-                self._accept(response, request, function)
-                if request.kind not in SILENT_KINDS:
-                    function.check_reply(response.arrays, sizes)
-                    arrived.setdefault(describe(response.arrays), []).append(response.site)
-                yield response
-        finally:
-            for description, senders in arrived.items():
-                if receiver:
-                    self.enter(function, tuple(senders), (receiver,), description, kind=request.kind)
-        if lost:
-            raise RosterChanged(lost)
-
-    def exchange(self, request: Request, function: LocalFunction) -> Arrays:
-        """Let every node send to its neighbours; nothing comes back here but what the ledger writes."""
-        sizes = function.check_args(request.args, self.n_features)
-        for response in self.connection.exchange(request, self._positions(self.roster)):
-            if response.lost:
-                raise RosterChanged({response.site: response.reason})
-            self._accept(response, request, function)
-            for neighbour, arrays in sorted(response.messages.items()):
-                function.check_reply(arrays, sizes)
-                self.enter(function, (response.site,), (neighbour,), describe(arrays))
-        return ()
-
-    def enter(
-        self,
-        function: LocalFunction,
-        senders: tuple[str, ...],
-        receivers: tuple[str, ...],
-        description: Description,
-        kind: str = "",
-    ) -> None:
-        """Write messages of the current step into the ledger."""
-        own = kind == "at" and self._own in (*senders, *receivers)
-        note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
-        self.account.enter(function, self._epoch, self._step, senders, receivers, description, note)
-
-    def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
-        if response.error:
-            raise SiteError(f"{function.short_name} at site {response.site!r}: {response.error}")
-        if request.kind != DIGEST:
-            self._after[response.site] = request.step
-
-    def _positions(self, targets: Sequence[str]) -> dict[str, int]:
-        return {name: self._after.get(name, 0) for name in targets}
-
     # -- the rows -------------------------------------------------------------------------------
 
     def _replay_digests(self, journal: Journal) -> None:
@@ -361,12 +265,7 @@ class Steps:
         if self._journal is None:
             self.account.unwritten()
             return
-        facts = {
-            "kind": request.kind,
-            "function": function.name,
-            "digest": request.digest,
-            "ledger": self.account.unwritten(),
-        }
+        facts = {"kind": request.kind, "function": function.name, "digest": request.digest, "ledger": self.account.unwritten()}
         entry = Entry(facts, arrays)
         self._journal.append(entry)
         self._note_kept(entry, function)
@@ -459,19 +358,6 @@ def _cannot_begin(absent: Mapping[str, str], min_sites: int) -> PolicyError | To
     if any(reason.startswith("rule ") for reason in absent.values()):
         return PolicyError(f"refused before round 1 by {told}; ask for what these sites allow, or lower min_sites")
     return TooFewSitesError(f"no run without {told}; min_sites is {min_sites}: see to these sites, or lower min_sites")
-
-
-def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
-    found = connection.n_features()
-    if not roster:
-        raise InputError("no sites to run on; give at least one site with rows")
-    if COORDINATOR in roster:
-        raise InputError(f"a site may not be called {COORDINATOR!r}, the ledger's name for whoever runs the program; rename it")
-    d = found[roster[0]]
-    other = [name for name in roster if found[name] != d]
-    if other:
-        raise InputError(f"site {roster[0]!r} has {d} features but {other[0]!r} has {found[other[0]]}; align the columns first")
-    return d
 
 
 def _same(a: Arrays, b: Arrays) -> bool:

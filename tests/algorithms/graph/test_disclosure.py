@@ -10,10 +10,9 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.graph.gossip import weights
 from eigenpact.algorithms.graph.network import Network
-from eigenpact.algorithms.graph.tracking import _continuous_q
 from eigenpact.errors import InputError
 from eigenpact.numerics.kernels import Kernel, landmark_features, random_features
-from eigenpact.numerics.linalg import random_orthonormal
+from eigenpact.numerics.linalg import q_factor, random_orthonormal
 from eigenpact.runtime import LocalFunction, Reply
 
 
@@ -127,7 +126,7 @@ def test_a_leafs_neighbour_recovers_its_whole_scatter():
     for t in range(iterations):
         heard, said = leaf[t * rounds : (t + 1) * rounds], mine[t * rounds : (t + 1) * rounds]
         if S is not None:  # the leaf's first message of this iteration is S + A (Q - W)
-            Q = _continuous_q(S)
+            Q = q_factor(S)
             directions.append(Q - W)
             products.append(heard[0] - S)
             W = Q

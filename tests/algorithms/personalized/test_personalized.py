@@ -451,7 +451,8 @@ def test_error_on_rows_held_out_is_their_reconstruction_error():
     W = np.linalg.qr(rng.normal(size=(6, 3)))[0]
     Y = X[out] - mean
     expected = np.mean(np.sum((Y - Y @ W @ W.T) ** 2, axis=1))
-    assert parts.held_out_error(Rows(X, mean), out, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
+    site = Site("A", X, {"mean": mean, "scale": None, "held_out": out})
+    assert parts.held_out_error(site, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
     kept = parts.training(Rows(X, mean), out)
     np.testing.assert_array_equal(kept.X, np.delete(X, out, axis=0))
 

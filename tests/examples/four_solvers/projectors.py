@@ -6,13 +6,13 @@ import numpy as np
 
 from eigenpact.algorithms.method import method
 from eigenpact.algorithms.personalized.baselines import own_part
-from eigenpact.algorithms.setup import rows_of
+from eigenpact.algorithms.setup import CENTRE, rows_of
 from eigenpact.algorithms.solution import Solution
 from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 
-@local(name="four:projector", takes={"k": ""}, sends={"P": "d d"}, bound="none")
+@local(name="four:projector", takes={"k": ""}, sends={"P": "d d"}, reads=CENTRE, bound="none")
 def projector(site, k):
     """V_i V_i^T of the site's own leading directions."""
     _, V = rows_of(site).top(int(k))

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenpact.algorithms.method import method
-from eigenpact.algorithms.setup import rows_of
+from eigenpact.algorithms.setup import CENTRE, rows_of
 from eigenpact.algorithms.solution import Solution
 from eigenpact.numerics.linalg import orthonormalize, random_orthonormal, top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 
-@local(name="four:thrice_product", takes={"Z": "d k"}, sends={"G": "d k"}, bound="trace")
+@local(name="four:thrice_product", takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
 def thrice_product(site, Z):
     """Y_i^T (Y_i Z)."""
     return rows_of(site).scatter_action(Z)

@@ -49,7 +49,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -61,15 +60,14 @@ from ...numerics.krylov_space import SMALLEST_STEP
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
-from ..confirmation import Verdict, confirm
-from ..expansion import Goal
+from ..confirmation import Verdict, confirm, confirmed_solution
+from ..goal import LINEAR_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State
 from ..start import Start, check_start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
-from .subspace import LINEAR_ANGLE, confirmed_solution
 
 BETA, KAPPA = 0.12, 1.1
 """The robust rule's beta_i in units of lambda_1(C_i) and of delta_i, both near the smallest that do not diverge."""
@@ -87,7 +85,7 @@ LITERAL_CHANGE, LITERAL_STEPS, LITERAL_TOL = 1e-2, 100, 1e-10
 """epsilon_x of (26), a cap on the inner iterations that the paper does not state, and the relative change of (27)."""
 
 
-@local(keeps=("largest",), setup=True)
+@local(reads=CENTRE, keeps=("largest",), setup=True)
 def measure(site: Site) -> Reply:
     """Remember the largest eigenvalue of C_i, the unit of beta_i."""
     values, _ = rows_of(site).top(1)
@@ -97,6 +95,7 @@ def measure(site: Site) -> Reply:
 @local(
     takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
+    reads=(*CENTRE, "delta", "X", "W", "captured", "largest"),
     keeps=("X", "W", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
 )
@@ -120,6 +119,7 @@ def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stif
 @local(
     takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
+    reads=(*CENTRE, "beta", "X", "W", "captured", "largest", "distance"),
     keeps=("X", "W", "captured", "beta", "distance"),
     bound={"captured": "trace"},
 )
@@ -156,10 +156,7 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
 
 @method(
     "consensus",
-    {
-        Local: (measure,),
-        Sum: (consensus_step, literal_step),
-    },
+    {Local: (measure,), Sum: (consensus_step, literal_step)},
     parts=(PRODUCTS,),
     remark="`literal_step` replaces `consensus_step` with `literal=True`.",
 )
@@ -216,7 +213,7 @@ class FAPS:
         """What ``start`` stands for."""
         return self.start or ("random" if self.literal else "one-shot")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Seek consensus until the sites' subspaces agree, then have it confirmed."""
         goal, k = Goal.of(setup, None, self.default_angle), setup.whole_components()
         tol = setup.stopping_tol(LITERAL_TOL if self.literal else FIRST_TRY)
@@ -262,8 +259,7 @@ class FAPS:
 
     def _literal_solution(self, verdict: Verdict, tol: float, change: float, settled: bool) -> Solution:
         """The paper's stopping rule (27), and what the confirmation says of it."""
-        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
-        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        known = verdict.told()
         converged = settled and verdict.certain and not verdict.lost
         if settled:
             reason = f"the captured variance changed by {change:.1e} of itself, within tol {tol:.1e} (27); {known}"

@@ -24,21 +24,20 @@ Differences from the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...numerics.certificate import TIE, ZERO, Cut
-from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle
+from ...numerics.linalg import Array, pack_triangle, top_eigenpairs, unpack_triangle, without
 from ...numerics.metrics import kkt
 from ...runtime import Progress, Site, Sum, local
 from ..method import method
-from ..setup import Setup, rows_of
-from ..solution import Solution, cut_in_words
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State, cut_in_words
 
 
-@local(sends={"S": "d*(d+1)//2"}, bound="trace")
+@local(sends={"S": "d*(d+1)//2"}, reads=CENTRE, bound="trace")
 def scatter_triangle(site: Site) -> Array:
     """Upper triangle of Y_i^T Y_i."""
     return pack_triangle(rows_of(site).scatter())
@@ -52,7 +51,7 @@ class Gram:
     name = "gram"
     default_angle = 1e-8
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Add up, factorize.  There is nothing to start from."""
         d = setup.n_features
         C = unpack_triangle(await Sum(scatter_triangle), d)  # line 1
@@ -88,7 +87,7 @@ def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, Cut
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
     outside = float(np.linalg.norm(np.diag(D) - Z @ (Z.T * D)))
     residual = C @ Z - Z * values[:k]
-    noise = np.linalg.norm(residual - Z @ (Z.T @ residual), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
+    noise = np.linalg.norm(without(residual, Z), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
     if values[k - 1] <= ZERO * noise.max():
         return None, "empty"  # no variance left: any directions would do
     gaps = values[:k] - values[k]

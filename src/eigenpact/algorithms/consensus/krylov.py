@@ -51,7 +51,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +60,12 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand, width_of
+from ..expansion import begin, check_max_blocks, expand, width_of
+from ..goal import EXACT_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State
 from ..start import STIR, Start, check_start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
@@ -76,7 +76,12 @@ USEFUL, MOST_DOUBTS = 0.5, 2
 place."""
 
 
-@local(takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""}, sends={"V": "d k"}, bound="unit")
+@local(
+    takes={"Q": "d m", "CQ": "d m", "trace": "", "k": "", "seed": "", "accuracy": ""},
+    sends={"V": "d k"},
+    reads=CENTRE,
+    bound="unit",
+)
 def model_directions(site: Site, Q: Array, CQ: Array, trace: Any, k: Any, seed: Any, accuracy: Any) -> Array:
     """Leading eigenvectors of the secant model whose proxy is this site: computed at the coordinator's own site."""
     return secant_model(rows_of(site), KrylovSpace(Q, CQ), float(trace), int(k), int(seed), float(accuracy))
@@ -137,7 +142,7 @@ class Krylov:
         check_angle_tol(self.angle_tol)
         check_max_blocks(self.max_blocks)
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed."""
         width = width_of(setup)
         W, rounds = np.zeros((setup.n_features, 0)) if state is None else state["W"], 0

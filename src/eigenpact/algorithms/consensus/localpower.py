@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, get_args
@@ -50,16 +49,17 @@ import numpy as np
 from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
+from ..goal import LINEAR_ANGLE
 from ..method import method
-from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State
 from ..start import Start, check_start, first_block
-from .subspace import LINEAR_ANGLE, Subspace, iteration_state
+from .subspace import Subspace, iteration_state
 
 Align = Literal["procrustes", "sign", "none"]
 
 
-@local(takes={"Z": "d k", "q": "", "align": ""}, sends={"G": "d k"}, bound="trace")
+@local(takes={"Z": "d k", "q": "", "align": ""}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
 def local_power(site: Site, Z: Array, q: Any, align: Any) -> Array:
     """C_i Z_i, where Z_i is Z after q - 1 subspace iterations with the site's own C_i, turned back towards Z."""
     rows = rows_of(site)
@@ -122,7 +122,7 @@ class LocalPower:
         if self.align not in get_args(Align):
             raise InputError(f"align={self.align!r} must be one of {', '.join(get_args(Align))}")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Take local steps while q > 1, then iterate until the KKT residual is small."""
         if state is None:
             Z, rounds = await first_block(setup, setup.whole_components(), self.start, start)  # line 1

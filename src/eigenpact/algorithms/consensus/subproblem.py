@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from ...numerics.krylov_space import leading_eigenpairs
-from ...numerics.linalg import Array, orthonormalize, random_orthonormal, symmetrize, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal, symmetrize, top_eigenpairs, without
 
 Inner = Literal["subspace", "lanczos", "exact"]
 
@@ -76,11 +76,10 @@ def block_lanczos(H: Subproblem, V: Array, CV: Array, steps: int) -> tuple[Array
     k = V.shape[1]
     Q, CQ, newest = V, CV, CV + H.rest(V)
     for _ in range(steps):
-        B = newest - Q @ (Q.T @ newest)
-        B = orthonormalize(B)[:, : Q.shape[0] - Q.shape[1]]
+        B = orthonormalize(without(newest, Q))[:, : Q.shape[0] - Q.shape[1]]
         if B.shape[1] == 0:
             break
-        B = orthonormalize(B - Q @ (Q.T @ B))
+        B = orthonormalize(without(B, Q))
         CB = H.scatter(B)
         Q, CQ = np.concatenate([Q, B], axis=1), np.concatenate([CQ, CB], axis=1)
         newest = CB + H.rest(B)
@@ -118,7 +117,7 @@ def largest_outside(H: Subproblem) -> float | None:
 
 def distance(X: Array, Z: Array) -> float:
     """d_p(X, Z) = ||X X^T - Z Z^T||_F of two bases of the same width, from sines (21)."""
-    return float(np.sqrt(2.0) * np.linalg.norm(Z - X @ (X.T @ Z)))
+    return float(np.sqrt(2.0) * np.linalg.norm(without(Z, X)))
 
 
 WATCHED = ("distance2", "lagrangian", "decrease", "gradient2", "gradient_after2", "met_13", "met_14")
@@ -132,7 +131,7 @@ def watch(H: Subproblem, captured: float, X_new: Array, CX: Array, largest: floa
     HX = CX + H.rest(X_new)
     before, after = captured + beta * np.sum(overlap**2), np.sum(X_new * HX)  # -2 h(X), -2 h(X_new)
     gradient = beta * np.linalg.norm((Z - X @ overlap) @ overlap.T)  # (29)
-    gradient_after = np.linalg.norm(HX - X_new @ (X_new.T @ HX))
+    gradient_after = np.linalg.norm(without(HX, X_new))
     rounding = 1e-13 * (largest + beta)
     enough = (after - before) / 2 + rounding >= C1 * gradient**2 / max(C1_PRIME * largest + beta, np.finfo(float).tiny)  # (13)
     closer = gradient_after <= gradient + rounding  # (14)

@@ -36,7 +36,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,16 +43,13 @@ import numpy as np
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
 from ...runtime import Progress, Sum
-from ..confirmation import Verdict, confirm, unconfirmed
-from ..expansion import Goal, check_angle_tol
+from ..confirmation import confirm, confirmed_solution, unconfirmed
+from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS, scatter_action
 from ..setup import TIGHTEST_TOL, Setup
-from ..solution import Solution, cut_in_words, residual_angle
+from ..solution import Solution, State, residual_angle
 from ..start import Start, check_start, first_block
-
-LINEAR_ANGLE = 1e-6
-"""The sine at which linearly convergent solvers stop if nothing else is asked for."""
 
 STEADY = 0.1
 """A contraction that changes by less than this share of its distance from 1 is taken for that of the gap."""
@@ -83,7 +79,7 @@ class Subspace:
         check_start(self.start)
         check_angle_tol(self.angle_tol)
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Iterate until the answer is good enough and confirmed."""
         goal, k = Goal.of(setup, self.angle_tol, self.default_angle), setup.whole_components()
         if state is None:
@@ -121,24 +117,6 @@ def iteration_state(
 ) -> dict[str, Array]:
     """Where the iteration stands: the basis, the contraction and residual of the round before, and how little to believe them."""
     return {"Z": Z, "counters": np.array([ratio, residual, rounds, caution])}
-
-
-def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
-    """The answer that a confirmation was about."""
-    converged, sine = verdict.good(goal), "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
-    kkt_residual = f"scaled KKT residual {verdict.kkt:.1e}"
-    if not converged:
-        short = "a direction was missed" if verdict.lost else f"at {kkt_residual}, estimated sine {sine}"
-        reason = (
-            f"max_rounds={setup.max_rounds} reached {short}, asked for {goal.told()}; raise max_rounds or use solver='krylov'"
-        )
-    elif verdict.cut != "clear":
-        reason = f"{cut_in_words(verdict.cut, len(verdict.values))}; {kkt_residual}"
-    elif goal.tol is not None and verdict.kkt <= goal.tol:
-        reason = f"{kkt_residual} reached tol {goal.tol:.1e}"
-    else:
-        reason = f"the estimated sine of the angle, {sine}, reached {goal.angle:.1e}; {kkt_residual}"
-    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, cut=verdict.cut)
 
 
 def _contraction(residual: float, before: float, known: float) -> float:

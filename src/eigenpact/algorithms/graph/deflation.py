@@ -17,14 +17,14 @@ from ..method import Part
 from .neighbourhood import SLACK, square_in
 
 
-@local(sends={"scores": "n"}, keeps=("own shadow",))
+@local(sends={"scores": "n"}, reads=("z values",), keeps=("own shadow",))
 def send_scores(site: Site) -> Reply:  # line 8
     """t of the node's rows: the mean over the neighbourhood of the z_l's values."""
     t = site.kept["z values"].mean(axis=1)
     return Reply(send=t, keep={"own shadow": t})
 
 
-@local(sends={"square": ""}, keeps=("shadow",))
+@local(sends={"square": ""}, reads=("shadow", "own shadow", "gram", "order"), keeps=("shadow",))
 def score_square(site: Site) -> Reply:
     """t^T G_j^{-1} t: the least square of a direction with these scores; at most 1 if they were exact.  Keeps t."""
     t = np.concatenate([site.kept["own shadow"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
@@ -32,7 +32,7 @@ def score_square(site: Site) -> Reply:
     return Reply(send=SLACK * square_in(site.kept["gram"], t), keep={"shadow": np.column_stack([*earlier.T, t])})
 
 
-@local(takes={"square": ""}, keeps=("gram", "shares"))
+@local(takes={"square": ""}, reads=("shadow", "gram", "shares"), keeps=("gram", "shares"))
 def deflate(site: Site, square: Any) -> Reply:
     """G_j - s t t^T, s = 1 / max(1, square)."""
     share, t = 1.0 / max(1.0, float(square)), site.kept["shadow"][:, -1]

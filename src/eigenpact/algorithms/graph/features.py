@@ -149,7 +149,7 @@ class RandomFeatures(Tracked):
         count, seed = np.int64(self.n_features // 2), np.int64(problem.seed)
         problem.kernel.frequencies(problem.n_features, int(count), int(seed))  # refuses a kernel without, before anything runs
         await Local(map_randomly, problem.kernel.packed(), count, seed, np.int64(self.min_rows))
-        return await track(problem, problem.n_components + self.columns, _tol(self, problem), self.n_features)
+        return await track(problem, self.columns, self.default_tol, self.n_features)
 
 
 @method("graph", {Local: (map_to_landmarks,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
@@ -168,7 +168,9 @@ class Landmarks(Tracked):
         if problem.landmarks is None:
             raise InputError("solver 'landmarks' needs public rows: pass landmarks=, a table with the same features")
         await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
-        return await track(problem, problem.n_components + self.columns, _tol(self, problem), len(problem.landmarks))
+        return await track(
+            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), len(problem.landmarks)
+        )
 
 
 @method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
@@ -185,8 +187,6 @@ class Tracking(Tracked):
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Centre, iterate."""
         await Local(take_rows, np.int64(self.min_rows))
-        return await track(problem, problem.n_components + self.columns, _tol(self, problem), problem.n_features)
-
-
-def _tol(method: Any, problem: GraphProblem) -> float:
-    return float(method.default_tol if problem.tol is None else problem.tol)
+        return await track(
+            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), problem.n_features
+        )

@@ -37,7 +37,7 @@ from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
 from .gossip import NOW, average
-from .neighbourhood import blocks_of, own_kernel
+from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import Network
 
 FRAME = 20
@@ -52,7 +52,7 @@ LEAST = 1e-12
 KEPT = ("frame", "own frame", "scatter", "settled")
 
 
-@local(keeps=(*KEPT, "ratio"))
+@local(reads=("gram", "vectors", "values", "sizes"), keeps=(*KEPT, "ratio"))
 def make_frame(site: Site) -> Reply:  # line 1
     """D_j as coefficients of all rows seen (N x F) and of own rows (n x F, projected); how near the second variance is."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
@@ -67,14 +67,14 @@ def make_frame(site: Site) -> Reply:  # line 1
     return Reply(keep={"frame": frame, "own frame": own, "scatter": scores.T @ scores, "settled": False, "ratio": ratio})
 
 
-@local(takes={"root": "c"}, sends={"frame": "n f", "settled": ""}, keeps=KEPT)
+@local(takes={"root": "c"}, sends={"frame": "n f", "settled": ""}, reads=(*KEPT, *SEEN), keeps=KEPT)
 def offer_frame(site: Site, root: Any) -> Reply:  # line 2
     """Send the projected frame, and whether it stands."""
     turned = _turned(site, bytes(root).decode())
     return Reply(send=(turned["own frame"], np.float64(turned["settled"])), keep=turned)
 
 
-@local(takes={"root": "c"}, keeps=(*KEPT, NOW))
+@local(takes={"root": "c"}, reads=(*KEPT, *SEEN), keeps=(*KEPT, NOW))
 def take_frame(site: Site, root: Any) -> Reply:
     """Take in the last messages; put the scatter forward."""
     turned = _turned(site, bytes(root).decode())
@@ -83,10 +83,11 @@ def take_frame(site: Site, root: Any) -> Reply:
 
 def _turned(site: Site, root: str) -> dict[str, Any]:
     """The node's frame, turned towards the neighbours' that stand if its own does not yet."""
-    frame, own, scatter, settled = (site.kept[name] for name in KEPT)
+    kept = site.kept
+    frame, own, scatter, settled = kept["frame"], kept["own frame"], kept["scatter"], kept["settled"]
     heard = sorted(name for name, (_, stands) in site.inbox.items() if stands > 0)
     if not settled and site.name != root and heard:
-        G, blocks = site.kept["gram"], blocks_of(site)
+        G, blocks = kept["gram"], blocks_of(site)
         products = np.sum([site.inbox[name][0].T @ (G[blocks[name]] @ frame) for name in heard], axis=0)
         R = closest_rotation(products)
         frame, own, scatter = frame @ R, own @ R, R.T @ scatter @ R
@@ -105,7 +106,7 @@ def closest_rotation(products: Array) -> Array:
     return R
 
 
-@local(keeps=("now", "z values", "settled", "ratio"))
+@local(reads=(NOW, "own frame", "sizes", "gram"), keeps=("now", "z values", "settled", "ratio"))
 def begin_in_frame(site: Site) -> Reply:  # line 4
     """The agreed direction's projection on the node's own rows; its sign is yet to be agreed on.  How near the second one is."""
     variances, leading = top_eigenpairs(site.kept[NOW], 2)
@@ -133,10 +134,4 @@ def most_rounds(network: Network) -> int:
     return network.diameter + network.rounds_to(PRECISION)
 
 
-FRAMES = Part(
-    "Graph: a common first direction",
-    {
-        Exchange: (offer_frame,),
-        Local: (make_frame, take_frame, begin_in_frame),
-    },
-)
+FRAMES = Part("Graph: a common first direction", {Exchange: (offer_frame,), Local: (make_frame, take_frame, begin_in_frame)})

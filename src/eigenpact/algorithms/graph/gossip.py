@@ -44,20 +44,20 @@ NOW, BEFORE = "gossip: now", "gossip: before"
 """Under these names a node keeps the running average (m x c) and the one before it."""
 
 
-@local(sends={"average": "m c"}, keeps=(BEFORE,))
+@local(sends={"average": "m c"}, reads=(NOW,), keeps=(BEFORE,))
 def send_own(site: Site) -> Reply:
     """Send the node's own table to all neighbours."""
     return Reply(send=site.kept[NOW], keep={BEFORE: site.kept[NOW]})
 
 
-@local(takes={"centre": "", "weight": ""}, sends={"average": "m c"}, keeps=(NOW, BEFORE))
+@local(takes={"centre": "", "weight": ""}, sends={"average": "m c"}, reads=(NOW, BEFORE), keeps=(NOW, BEFORE))
 def mix(site: Site, centre: Any, weight: Any) -> Reply:
     """Mix in what came from the neighbours and send the result to them."""
     mixed = _mixed(site, float(centre), float(weight))
     return Reply(send=mixed, keep={NOW: mixed, BEFORE: site.kept[NOW]})
 
 
-@local(takes={"centre": "", "weight": ""}, keeps=(NOW,))
+@local(takes={"centre": "", "weight": ""}, reads=(NOW, BEFORE), keeps=(NOW,))
 def mix_last(site: Site, centre: Any, weight: Any) -> Reply:
     """Mix in the last messages; nothing leaves."""
     return Reply(keep={NOW: _mixed(site, float(centre), float(weight))})
@@ -94,10 +94,4 @@ async def average(network: Network, precision: float) -> None:
     await Local(mix_last, centre, last)
 
 
-GOSSIP = Part(
-    "Graph: averages by gossip",
-    {
-        Exchange: (send_own, mix),
-        Local: (mix_last,),
-    },
-)
+GOSSIP = Part("Graph: averages by gossip", {Exchange: (send_own, mix), Local: (mix_last,)})

@@ -69,6 +69,10 @@ ALIKE = 1e-11
 """Rows whose features differ by no more than this share of their square cannot be told apart in double precision."""
 
 
+SEEN = ("gram", "sizes", "order")
+"""Names under which a node keeps the kernel between all rows that it has seen, and whose rows these are, in which order."""
+
+
 @local(takes={"noise": ""}, sends={"rows": "n d"}, keeps=("own table",))
 def send_rows(site: Site, noise: Any) -> Reply:  # line 1
     """The node's rows, with normal noise of this standard deviation, drawn once from the operating system's entropy."""
@@ -78,7 +82,7 @@ def send_rows(site: Site, noise: Any) -> Reply:  # line 1
     return Reply(send=X, keep={"own table": X})
 
 
-@local(takes={"kernel": "c"}, keeps=("order", "sizes", "tables", "gram", NOW))
+@local(takes={"kernel": "c"}, reads=("own table",), keeps=("order", "sizes", "tables", "gram", NOW))
 def keep_rows(site: Site, kernel: Any) -> Reply:
     """Own rows first, then the neighbours' in sorted order; the kernel between all of them; sums of own rows for line 2."""
     order = (site.name, *sorted(site.inbox))
@@ -90,7 +94,7 @@ def keep_rows(site: Site, kernel: Any) -> Reply:
     return Reply(keep={"order": order, "sizes": [len(table) for table in tables], "tables": X, "gram": gram, NOW: sums})
 
 
-@local(takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""}, keeps=("basis", NOW))
+@local(takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""}, reads=("own table", NOW), keeps=("basis", NOW))
 def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # lines 2, 3
     """B; sums of the features F of the node's rows, and their number."""
     basis = landmarks if len(landmarks) else (site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0])[None]
@@ -99,7 +103,12 @@ def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any)
     return Reply(keep={"basis": basis, NOW: np.append((F - origin).sum(axis=0), len(F))[:, None]})
 
 
-@local(takes={"kernel": "c", "count": "", "seed": ""}, sends={"values": "n"}, keeps=("feature mean", "exact", "mean values"))
+@local(
+    takes={"kernel": "c", "count": "", "seed": ""},
+    sends={"values": "n"},
+    reads=("tables", "sizes", "basis", NOW, "gram"),
+    keeps=("feature mean", "exact", "mean values"),
+)
 def send_mean_values(site: Site, kernel: Any, count: Any, seed: Any) -> Reply:  # line 4
     """<phi(x), v> + r(x) of the node's own rows, for its neighbours; keeps <phi(x), v> of all rows seen, and <v, v>."""
     n, features = site.kept["sizes"][0], MeanFeatures(Kernel.unpacked(kernel), site.kept["basis"], int(count), int(seed))
@@ -110,7 +119,7 @@ def send_mean_values(site: Site, kernel: Any, count: Any, seed: Any) -> Reply:  
     return Reply(send=m, keep={"feature mean": mean, "exact": exact, "mean values": m})
 
 
-@local(sends={"square": ""}, keeps=("gram", "mean values"))
+@local(sends={"square": ""}, reads=("exact", "mean values", "gram", "order"), keeps=("gram", "mean values"))
 def centre_square(site: Site) -> Reply:  # line 5
     """K', and r^T K'^{-1} r: the least square that a vector with these values can have."""
     m = np.concatenate([site.kept["mean values"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
@@ -126,7 +135,7 @@ def centre_square(site: Site) -> Reply:  # line 5
     return Reply(send=SLACK * square_in(K, m - values), keep={"gram": K, "mean values": m})
 
 
-@local(takes={"square": ""}, keeps=("gram", "centre square"))
+@local(takes={"square": ""}, reads=("exact", "mean values", "gram"), keeps=("gram", "centre square"))
 def centre_gram(site: Site, square: Any) -> Reply:  # line 6
     """K' - r 1^T - 1 r^T + R."""
     values, exact = site.kept["exact"]
@@ -135,13 +144,13 @@ def centre_gram(site: Site, square: Any) -> Reply:  # line 6
     return Reply(keep={"gram": gram, "centre square": exact + float(square)})
 
 
-@local(keeps=("gram",))
+@local(reads=("gram",), keeps=("gram",))
 def add_nugget(site: Site) -> Reply:
     """K + eps I, where nothing is centred."""
     return Reply(keep={"gram": site.kept["gram"] + NUGGET * np.eye(len(site.kept["gram"]))})
 
 
-@local(keeps=("gram", "mean values", "centre square"))
+@local(reads=("gram",), keeps=("gram", "mean values", "centre square"))
 def centre_alone(site: Site) -> Reply:
     """Centre at the mean of the only node's rows."""
     m = site.kept["gram"].mean(axis=0)

@@ -95,6 +95,10 @@ class GraphProblem:
     max_iterations: int
     seed: int
 
+    def stopping_tol(self, default: float) -> float:
+        """The user's tol, or the method's own."""
+        return default if self.tol is None else float(self.tol)
+
 
 @dataclass(frozen=True, eq=False)
 class GraphSolution:

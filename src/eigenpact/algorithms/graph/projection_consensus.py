@@ -61,7 +61,7 @@ from .deflation import DEFLATION, remove_direction
 from .frames import FRAMES, agree_on_direction, make_frame
 from .frames import most_rounds as rounds_to_start
 from .gossip import GOSSIP
-from .neighbourhood import MEETING, blocks_of, meet, own_kernel
+from .neighbourhood import MEETING, SEEN, blocks_of, meet, own_kernel
 from .network import GraphProblem, GraphSolution, Network
 from .signs import SIGNS, agree_on_signs
 from .trust import TRUST, complaints, found_trust, keep_copy
@@ -81,16 +81,14 @@ STARTS = ("agreed", "own", "random")
 PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
 """For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
 
-RESULTS = (
-    *("rows", "alpha", "lengths", "history", "iterates"),
-    *("mean values", "basis", "feature mean", "centre square"),
-)
+RESULTS = ("rows", "alpha", "lengths", "history", "iterates", "mean values", "basis", "feature mean", "centre square")
 """What nodes keep of the answer."""
 
 
 @local(
     takes={"start": "", "seed": "", "keep": ""},
     sends={"largest": ""},
+    reads=("gram", "sizes"),
     keeps=("values", "vectors", "now", "eta", "z values", "settled", "trail", "copies", "moves", "keeps iterates"),
 )
 def begin_component(site: Site, start: Any, seed: Any, keep: Any) -> Reply:  # lines 2, 3
@@ -106,7 +104,12 @@ def begin_component(site: Site, start: Any, seed: Any, keep: Any) -> Reply:  # l
     return Reply(send=float(values[-1]), keep={"values": site_values, "vectors": V, "now": now} | reset)
 
 
-@local(takes={"own": "", "others": ""}, sends={"coefficients": "n"}, keeps=("own coefficients",))
+@local(
+    takes={"own": "", "others": ""},
+    sends={"coefficients": "n"},
+    reads=("values", "vectors", "eta", "now", "order"),
+    keeps=("own coefficients",),
+)
 def send_coefficients(site: Site, own: Any, others: Any) -> Reply:  # line 5
     """K_j^{-1} phi(X_j)^T eta_jl + rho alpha_j for each neighbour l, the weights of phi(X_j) in rho |Omega_l| z_l."""
     inverse, eta, alpha = _inverse(site), site.kept["eta"], site.kept["now"]
@@ -115,7 +118,12 @@ def send_coefficients(site: Site, own: Any, others: Any) -> Reply:  # line 5
     return Reply(send=messages, keep={"own coefficients": mine})
 
 
-@local(takes={"own": "", "others": ""}, sends={"values": "n"}, keeps=("own values", "copies"))
+@local(
+    takes={"own": "", "others": ""},
+    sends={"values": "n"},
+    reads=(*SEEN, "keeps iterates", "own coefficients", "copies"),
+    keeps=("own values", "copies"),
+)
 def send_values(site: Site, own: Any, others: Any) -> Reply:  # lines 5, 6
     """z_j by (10) and (11); its values phi(X_l)^T z_j for each neighbour l."""
     order, blocks, G = site.kept["order"], blocks_of(site), site.kept["gram"]
@@ -124,11 +132,16 @@ def send_values(site: Site, own: Any, others: Any) -> Reply:  # lines 5, 6
     v = G @ c
     long = max(1.0, np.sqrt(max(float(c @ v), 0.0)))
     c, v = c / long, v / long
-    keep = {"own values": v[blocks[site.name]], "copies": _with(site, "copies", c)}
+    keep = {"own values": v[blocks[site.name]], "copies": _with(site, site.kept["copies"], c)}
     return Reply(send={name: v[blocks[name]] for name in order[1:]}, keep=keep)
 
 
-@local(takes={"own": "", "others": ""}, sends={"moved": ""}, keeps=("now", "eta", "z values", "trail", "moves"))
+@local(
+    takes={"own": "", "others": ""},
+    sends={"moved": ""},
+    reads=(*SEEN, "values", "vectors", "eta", "now", "keeps iterates", "own values", "moves", "trail"),
+    keeps=("now", "eta", "z values", "trail", "moves"),
+)
 def update(site: Site, own: Any, others: Any) -> Reply:  # line 6
     """alpha_j by (12), eta_j by (13); records how far w_j moved, the constraint's residual, the part of (8), ||w_j||."""
     order, K = site.kept["order"], own_kernel(site)
@@ -151,22 +164,26 @@ def update(site: Site, own: Any, others: Any) -> Reply:  # line 6
     moved = float(np.sqrt(max(float(step @ K @ step), 0.0)) / length)
     residual = float(np.sqrt(max(squares.max(), 0.0)) / length)
     record = [*site.kept["moves"], [moved, residual, lagrangian, length]]
-    keep = {"now": alpha, "eta": eta, "z values": P, "trail": _with(site, "trail", alpha), "moves": record}
+    keep = {"now": alpha, "eta": eta, "z values": P, "trail": _with(site, site.kept["trail"], alpha), "moves": record}
     return Reply(send=moved, keep=keep)
 
 
-def _with(site: Site, name: str, found: Array) -> list[Array]:
+def _with(site: Site, iterates: list[Array], found: Array) -> list[Array]:
     """Iterates with one more, or that one alone."""
-    return [*site.kept[name], found] if site.kept["keeps iterates"] else [found]
+    return [*iterates, found] if site.kept["keeps iterates"] else [found]
 
 
-@local(takes={"wide": ""}, keeps=("rows", "alpha", "iterates"))
+@local(
+    takes={"wide": ""},
+    reads=("tables", "wide alpha", "wide iterates", "own table", "alpha", "iterates"),
+    keeps=("rows", "alpha", "iterates"),
+)
 def hand_over(site: Site, wide: Any) -> Reply:  # line 10
     """The rows that the answer is made of, own ones or all seen, and its coefficients."""
     if wide:
         kept = {"rows": site.kept["tables"], "alpha": site.kept["wide alpha"], "iterates": site.kept["wide iterates"]}
     else:
-        kept = {"rows": site.kept["own table"]} | {name: site.kept[name] for name in ("alpha", "iterates")}
+        kept = {"rows": site.kept["own table"], "alpha": site.kept["alpha"], "iterates": site.kept["iterates"]}
     return Reply(keep=kept)
 
 
@@ -178,11 +195,7 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
 
 @method(
     "graph",
-    {
-        Max: (begin_component, update),
-        Exchange: (send_coefficients, send_values),
-        Local: (update, hand_over),
-    },
+    {Max: (begin_component, update), Exchange: (send_coefficients, send_values), Local: (update, hand_over)},
     parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
@@ -250,7 +263,7 @@ class ProjectionConsensus:
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """One component after the other."""
         await meet(problem, self.centring_features, self.noise)  # line 1
-        tol = self.default_tol if problem.tol is None else problem.tol
+        tol = problem.stopping_tol(self.default_tol)
         reasons: list[str] = []
         notes: dict[str, list[Any]] = {"iterations": [], "agreement": [], "coverage": [], "constant": [], "share": [], "tied": []}
         share = 1.0

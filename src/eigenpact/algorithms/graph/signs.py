@@ -15,18 +15,18 @@ import numpy as np
 from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
-from .neighbourhood import blocks_of, own_kernel
+from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import Network
 
 
-@local(takes={"root": "c"}, sends={"alpha": "n", "settled": ""}, keeps=("now", "settled"))
+@local(takes={"root": "c"}, sends={"alpha": "n", "settled": ""}, reads=(*SEEN, "now", "settled"), keeps=("now", "settled"))
 def offer_sign(site: Site, root: Any) -> Reply:  # line 2
     """Send the direction, and whether its sign stands; it stands at the root, and where a neighbour's stood."""
     alpha, settled = _sign(site, bytes(root).decode())
     return Reply(send=(alpha, np.float64(settled)), keep={"now": alpha, "settled": settled})
 
 
-@local(takes={"root": "c"}, keeps=("now", "settled"))
+@local(takes={"root": "c"}, reads=(*SEEN, "now", "settled"), keeps=("now", "settled"))
 def take_sign(site: Site, root: Any) -> Reply:
     """Take in the last messages."""
     alpha, settled = _sign(site, bytes(root).decode())

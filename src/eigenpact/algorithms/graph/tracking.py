@@ -44,10 +44,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.linalg import Array, fix_signs, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import fix_signs, q_factor, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
 from ..method import Part
 from ..setup import LARGEST_TRACE
@@ -63,7 +62,7 @@ EXACTLY = 1e-14
 CHECK_EVERY = 3
 
 
-@local(takes={"center": ""}, keeps=("features", "mean", NOW))
+@local(takes={"center": ""}, reads=("features", NOW), keeps=("features", "mean", NOW))
 def centre_features(site: Site, center: Any) -> Reply:
     """Subtract the mean feature (m), known since the last average; put the trace of A_j and n_j forward for the next."""
     sums, count = site.kept[NOW][:-1, 0], site.kept[NOW][-1, 0]
@@ -72,7 +71,7 @@ def centre_features(site: Site, center: Any) -> Reply:
     return Reply(keep={"features": F, "mean": mean, NOW: np.array([[np.sum(F * F)], [float(len(F))]])})
 
 
-@local(takes={"b": "", "seed": ""}, keeps=("trace", "rows", "W", "AW", NOW))
+@local(takes={"b": "", "seed": ""}, reads=("features", NOW), keeps=("trace", "rows", "W", "AW", NOW))
 def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     """Begin with the same random basis everywhere."""
     F = site.kept["features"]
@@ -84,24 +83,22 @@ def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     return Reply(keep={"trace": trace, "rows": rows, "W": W, "AW": AW, NOW: AW})
 
 
-@local(takes={"k": ""}, sends={"residual": ""}, keeps=("components", "eigenvalues", "W", "AW", "residual", NOW))
+@local(
+    takes={"k": ""},
+    sends={"residual": ""},
+    reads=("W", NOW, "features", "trace", "AW"),
+    keeps=("components", "eigenvalues", "W", "AW", "residual", NOW),
+)
 def advance(site: Site, k: Any) -> Reply:  # lines 4, 5, 6
     """Ritz vectors of the basis and its tracked product; then the next basis."""
     W, S, F = site.kept["W"], site.kept[NOW], site.kept["features"]
     values, V = top_eigenpairs(W.T @ S, int(k))
     trace = float(site.kept["trace"])
     residual = float(np.linalg.norm(S @ V - (W @ V) * values)) / trace if trace > 0 else 0.0
-    Q = _continuous_q(S)
+    Q = q_factor(S)
     AQ = F.T @ (F @ Q)
     found = {"components": fix_signs(W @ V), "eigenvalues": np.maximum(values, 0.0), "residual": residual}
     return Reply(send=residual, keep=found | {"W": Q, "AW": AQ, NOW: S + AQ - site.kept["AW"]})
-
-
-def _continuous_q(S: Array) -> Array:
-    """Q of S = Q R with a positive diagonal of R: nodes whose S hardly differ have bases that hardly differ."""
-    Q, R = scipy.linalg.qr(S, mode="economic", check_finite=False)
-    signed: Array = np.ascontiguousarray(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
-    return signed
 
 
 def most_rounds(network: Network, iterations: int) -> int:
@@ -110,9 +107,9 @@ def most_rounds(network: Network, iterations: int) -> int:
     return 2 * network.rounds_to(EXACTLY) + iterations * network.rounds_to(MIXING) + checks * network.diameter
 
 
-async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: int) -> GraphSolution:
+async def track(problem: GraphProblem, more_columns: int, default_tol: float, max_columns: int) -> GraphSolution:
     """Run the method on features that every node keeps as "features" (n_j x m), their sums and number kept as ``NOW``."""
-    network, k = problem.network, problem.n_components
+    network, k, tol = problem.network, problem.n_components, problem.stopping_tol(default_tol)
     if k > max_columns:
         raise InputError(
             f"n_components={k} must be at most the number of features, {max_columns}; ask for fewer, or give more features"
@@ -120,7 +117,7 @@ async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: 
     await average(network, EXACTLY)
     await Local(centre_features, np.float64(problem.center))
     await average(network, EXACTLY)
-    columns = min(max(n_columns, k), max_columns)
+    columns = min(k + more_columns, max_columns)
     await Local(begin, np.int64(columns), np.int64(problem.seed))  # line 1
     for t in range(1, problem.max_iterations + 1):  # line 2
         await average(network, MIXING)  # line 3
@@ -136,10 +133,4 @@ async def track(problem: GraphProblem, n_columns: int, tol: float, max_columns: 
     return GraphSolution(problem.max_iterations, False, reason)
 
 
-TRACKING = Part(
-    "Graph: tracking",
-    {
-        Max: (advance,),
-        Local: (centre_features, begin, advance),
-    },
-)
+TRACKING = Part("Graph: tracking", {Max: (advance,), Local: (centre_features, begin, advance)})

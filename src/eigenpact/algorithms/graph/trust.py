@@ -23,7 +23,7 @@ from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .gossip import NOW, average
-from .neighbourhood import blocks_of, own_kernel
+from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import GraphProblem
 
 NAMES = ("apart", "missing", "too long", "constant", "again", "tied")
@@ -43,7 +43,15 @@ WORDS = {
 }
 
 
-@local(sends={"alpha": "n"}, keeps=("units", "alpha", "lengths", "history", "iterates", NOW))
+FOUND = ("units", "alpha", "lengths", "history", "iterates")
+"""What a node keeps of all components so far."""
+
+
+@local(
+    sends={"alpha": "n"},
+    reads=(*FOUND, "now", "gram", "sizes", "trail", "keeps iterates", "moves", "z values", "ratio", "shadow", "shares"),
+    keeps=(*FOUND, NOW),
+)
 def send_direction(site: Site) -> Reply:
     """Keep the direction, of length 1, and send it to the neighbours; put the projections of the node's rows forward.
 
@@ -65,7 +73,10 @@ def send_direction(site: Site) -> Reply:
     return Reply(send=now / length, keep=kept)
 
 
-@local(keeps=("wide alpha", "wide iterates"))
+@local(
+    reads=("copies", "wide alpha", "shares", "shadow", "gram", "sizes", "now", "keeps iterates", "wide iterates"),
+    keeps=("wide alpha", "wide iterates"),
+)
 def keep_copy(site: Site) -> Reply:
     """Keep the node's copy z_j of the common direction, of length 1, as coefficients of all rows seen."""
     G, n = site.kept["gram"], site.kept["sizes"][0]
@@ -91,7 +102,7 @@ def _in_features(site: Site, coefficients: Array, earlier: Array) -> Array:
     return found
 
 
-@local(sends={"signs": "6"})
+@local(sends={"signs": "6"}, reads=(*SEEN, NOW, "heard", "centred", "units", "lengths", "alpha", "first gram"))
 def judge(site: Site) -> Array:
     """What the module's text lists."""
     unit, G, blocks = site.kept["units"][:, -1], site.kept["gram"], blocks_of(site)
@@ -114,7 +125,7 @@ def _again(site: Site) -> float:
     return float(np.max(np.abs(products[-1, :-1]) / (lengths[-1] * lengths[:-1]), initial=0.0))
 
 
-@local(takes={"center": ""}, keeps=("heard", "centred", "first gram"))
+@local(takes={"center": ""}, reads=("first gram", "sizes", "gram"), keeps=("heard", "centred", "first gram"))
 def hear(site: Site, center: Any) -> Reply:
     """Keep the neighbours' directions while projections are averaged."""
     keep = {"heard": {name: arrays[0] for name, arrays in site.inbox.items()}, "centred": bool(center)}
@@ -143,11 +154,4 @@ LEAST_SHARE = 0.8
 """Less of a component removed before the next one is a failure of the next."""
 
 
-TRUST = Part(
-    "Graph: whether to trust a component",
-    {
-        Exchange: (send_direction,),
-        Max: (judge,),
-        Local: (keep_copy, hear),
-    },
-)
+TRUST = Part("Graph: whether to trust a component", {Exchange: (send_direction,), Max: (judge,), Local: (keep_copy, hear)})

@@ -28,7 +28,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,10 +38,9 @@ from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..consensus.krylov import Krylov
 from ..method import method
-from ..setup import rows_of
-from ..solution import Solution
-from .local_part import Covariance, promised_gain
-from .parts import PersonalSetup, held_out_error, settle, training
+from ..solution import Solution, State
+from .local_part import promised_gain
+from .parts import PART, PersonalSetup, covariance_of, held_out_error, settle
 from .start import MERGED_START, merged_start
 from .varpro import exact_local_part
 
@@ -50,16 +48,15 @@ from .varpro import exact_local_part
 @local(
     takes={"U": "d k", "r1": ""},
     sends={"captured": "", "held_out": ""},
+    reads=(*PART, "rank"),
     keeps=("V", "values"),
     bound="trace",
 )
 def own_part(site: Site, U: Array, r1: Any) -> Reply:
     """What r1 + r2 of the site's own components capture besides U; with a negative r1 none are kept."""
-    rows, kept = rows_of(site), site.kept
-    S = Covariance(training(rows, kept["held_out"]), kept["products"])
-    values, V, SU = S.split(U, kept["rank"] + int(r1) if int(r1) >= 0 else 0)
+    values, V, SU = covariance_of(site).split(U, site.kept["rank"] + int(r1) if int(r1) >= 0 else 0)
     captured = float(np.sum(U * SU) + values.sum())
-    return Reply((captured, held_out_error(rows, kept["held_out"], U, V)), {"V": V, "values": values})
+    return Reply((captured, held_out_error(site, U, V)), {"V": V, "values": values})
 
 
 @method("personalized", {Sum: (own_part,)}, role="baseline")
@@ -70,12 +67,7 @@ class Individual:
     name = "individual"
     default_tol = 0.0
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,  # noqa: ARG002
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """One round."""
         nothing = np.zeros((setup.n_features, 0))
         r1 = np.int64(setup.whole_components())
@@ -95,12 +87,7 @@ class Pooled:
     name = "pooled"
     default_angle = Krylov.default_angle
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """By ``krylov``, then one round for the objective."""
         count = min(setup.whole_components() + setup.n_local, setup.n_samples, setup.n_features)
         if setup.max_rounds < 2:
@@ -122,12 +109,7 @@ class DistPCA:
     name = "distpca"
     default_tol = 0.0
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,  # noqa: ARG002
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Merge, then deflate; always anew, because the merge is the answer: an earlier one has sites that are gone."""
         U = await merged_start(setup, "distpca")
         M, captured, held_out = await Sum(exact_local_part, U)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...numerics.krylov_space import leading_eigenpairs
-from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs, without
 from ...numerics.rows import DENSE_SIDE, TOP_ACCURACY, Rows
 
 ROUNDING = 32 * np.finfo(float).eps
@@ -110,11 +110,11 @@ class Covariance:
             SU = self.action(U)
             rest = self.trace - float(np.sum(U * SU))
             start = _beside(random_orthonormal(rows.d, k, seed=0), U)
-            values, V = leading_eigenpairs(lambda Z: _without(self.action(_without(Z, U)), U), start, k, rest, TOP_ACCURACY)
+            values, V = leading_eigenpairs(lambda Z: without(self.action(without(Z, U)), U), start, k, rest, TOP_ACCURACY)
         elif self.tall:
             SU = self.action(U)
             half = self.products - SU @ U.T
-            values, V = top_eigenpairs(half - U @ (U.T @ half), k)
+            values, V = top_eigenpairs(without(half, U), k)
         else:
             T = rows.project(U)
             SU = rows.transposed_action(T) / self.n
@@ -127,14 +127,8 @@ class Covariance:
         return values, _beside(V, U), SU
 
 
-def _without(Z: Array, U: Array) -> Array:
-    """(I - U U^T) Z."""
-    rest: Array = Z - U @ (U.T @ Z)
-    return rest
-
-
 def _beside(V: Array, U: Array) -> Array:
     """An orthonormal basis of (I - U U^T) V with the same leading spans; twice, because once leaves rounding of U's size."""
     for _ in range(2 if V.shape[1] else 0):
-        V = orthonormalize(_without(V, U))
+        V = orthonormalize(without(V, U))
     return V

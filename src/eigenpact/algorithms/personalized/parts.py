@@ -38,7 +38,7 @@ from ...numerics.linalg import Array, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 from .local_part import HAS_VARIANCE, Covariance
 
 THETA_ROUNDS, THETA_WIDTH, THETA_TOL = 12, 8, 1e-4
@@ -46,6 +46,9 @@ THETA_ROUNDS, THETA_WIDTH, THETA_TOL = 12, 8, 1e-4
 
 PATIENCE = 3
 """With rows held out: rounds without a smaller error on them before a run ends."""
+
+PART = (*CENTRE, "held_out", "products")
+"""Names under which a site keeps its part of the problem: see :func:`covariance_of`."""
 
 RESULTS = ("V", "values", "mean")
 """What a site keeps of the answer: its local part (d x <=r2), the variances along it, and its centre."""
@@ -82,6 +85,7 @@ class PersonalSetup(Setup):
 @local(
     takes={"rank": "", "keys": "m", "ranks": "m", "share": "", "seed": ""},
     sends={"total": "", "holds": ""},
+    reads=CENTRE,
     keeps=("rank", "seed", "products", "held_out"),
     bound={"total": "trace", "holds": "count"},
     setup=True,
@@ -102,14 +106,14 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
     return Reply((S.trace, np.int64(len(held_out) > 0)), keep)
 
 
-@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, bound="count", setup=True)
+@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, reads=("V",), bound="count", setup=True)
 def local_share(site: Site, Z: Array) -> tuple[Array, np.int64]:
     """V_i (V_i^T Z), and whether the site has a local part: the sums' quotient is the mean projector's product with Z."""
     V: Array = site.kept["V"]
     return V @ (V.T @ Z), np.int64(V.shape[1] > 0)
 
 
-@local(takes={"U": "d k", "more": ""}, keeps=("V", "values"), setup=True)
+@local(takes={"U": "d k", "more": ""}, reads=(*PART, "rank"), keeps=("V", "values"), setup=True)
 def settle(site: Site, U: Array, more: Any) -> Reply:
     """The local part (r2_i + ``more``) of all rows, held out or not, given the final U; nothing leaves."""
     held_out, rank = site.kept["held_out"], site.kept["rank"] + int(more)
@@ -119,14 +123,20 @@ def settle(site: Site, U: Array, more: Any) -> Reply:
 
 def training(rows: Rows, held_out: NDArray[np.int64]) -> Rows:
     """The rows that are not held out."""
-    return rows.some(np.setdiff1d(np.arange(rows.n), held_out)) if len(held_out) else rows
+    return rows.take(np.setdiff1d(np.arange(rows.n), held_out)) if len(held_out) else rows
 
 
-def held_out_error(rows: Rows, held_out: NDArray[np.int64], U: Array, V: Array) -> float:
+def covariance_of(site: Site) -> Covariance:
+    """S_i of the rows that are not held out, for use inside local functions that declare ``reads=PART``."""
+    return Covariance(training(rows_of(site), site.kept["held_out"]), site.kept["products"])
+
+
+def held_out_error(site: Site, U: Array, V: Array) -> float:
     """Mean squared length of what [U, V] misses of the rows held out; 0 if there are none."""
+    held_out = site.kept["held_out"]
     if not len(held_out):
         return 0.0
-    return float(rows.some(held_out).residual_squares(np.concatenate([U, V], axis=1)).mean())
+    return float(rows_of(site).take(held_out).residual_squares(np.concatenate([U, V], axis=1)).mean())
 
 
 async def agree_on_parts(setup: Setup, n_local: int | Mapping[str, int], share: float) -> PersonalSetup:
@@ -173,9 +183,6 @@ def _key(name: str) -> np.uint64:
 
 PARTS = Part(
     "Set-up and end of every solver of PersonalizedPCA",
-    {
-        Sum: (take_part, local_share),
-        Local: (settle,),
-    },
+    {Sum: (take_part, local_share), Local: (settle,)},
     "`local_share` runs unless `misalignment=False`; `settle` only if the last step tried was refused, or with rows held out.",
 )

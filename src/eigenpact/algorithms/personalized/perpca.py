@@ -43,60 +43,56 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.linalg import Array, polar_factor, top_eigenpairs
+from ...numerics.linalg import Array, polar_factor, q_factor, top_eigenpairs, without
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..setup import rows_of
-from ..solution import Solution
-from .local_part import Covariance, promised_gain
-from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
+from ..solution import Solution, State
+from .local_part import promised_gain
+from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
 from .start import Start, check_start, first_global
 
 Retraction = Literal["polar", "qr"]
 
 
-@local(sends={"largest": ""}, bound="trace", setup=True)
+@local(sends={"largest": ""}, reads=PART, bound="trace", setup=True)
 def largest_variance(site: Site) -> float:
     """The largest eigenvalue of S_i."""
-    return Covariance(training(rows_of(site), site.kept["held_out"]), site.kept["products"]).largest()
+    return covariance_of(site).largest()
 
 
 @local(
     takes={"U": "d k", "eta": "", "choice": "", "qr": ""},
     sends={"U_i": "d k", "B": "k k", "watched": "3"},
+    reads=(*PART, "V_half", "seed", "rank"),
     keeps=("V", "V_half", "values"),
     bound={"B": "trace"},
 )
 def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
     """Lines 3 to 7."""
-    rows, kept, r1 = rows_of(site), site.kept, U.shape[1]
-    S = Covariance(training(rows, kept["held_out"]), kept["products"])
-    retract = _q_factor if bool(qr) else polar_factor
-    V_half = kept.get("V_half")
+    S, (d, r1) = covariance_of(site), U.shape
+    retract = q_factor if bool(qr) else polar_factor
+    V_half = site.kept.get("V_half")
     if V_half is None:  # line 1
-        V_half = site.rng(kept["seed"]).standard_normal((rows.d, min(kept["rank"], rows.d - r1)))
+        V_half = site.rng(site.kept["seed"]).standard_normal((d, min(site.kept["rank"], d - r1)))
     V = _deflated(V_half, U, retract)  # line 3
     W = np.concatenate([U, V], axis=1)
     SW = S.action(W)
-    G = SW - W @ (W.T @ SW)  # line 4; W^T S W is symmetric
+    G = without(SW, W)  # line 4; W^T S W is symmetric
     if int(choice) == 1:
         U_i, V_half = U + float(eta) * G[:, :r1], retract(V + float(eta) * G[:, r1:])  # line 5
     else:
         stepped = polar_factor(W + float(eta) * SW)  # line 6
         U_i, V_half = stepped[:, :r1], stepped[:, r1:]
     values, rotation = top_eigenpairs(V.T @ SW[:, r1:])
-    watched = np.array(
-        [values.sum(), promised_gain(G[:, r1:], V.T @ SW[:, r1:], S.trace), held_out_error(rows, kept["held_out"], U, V)]
-    )
+    gain = promised_gain(G[:, r1:], V.T @ SW[:, r1:], S.trace)
+    watched = np.array([values.sum(), gain, held_out_error(site, U, V)])
     real = values > S.rounding  # directions without variance are none of the answer's, but the next round's start has them
     keep = {"V": (V @ rotation)[:, real], "V_half": np.ascontiguousarray(V_half), "values": values[real]}
     return Reply((U_i, U.T @ SW[:, :r1], watched), keep)  # line 7
@@ -105,14 +101,8 @@ def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
 def _deflated(V: Array, U: Array, retract: Any) -> Array:
     """GR(V - U U^T V), and once more: what rounding left of U is of U's size."""
     for _ in range(2 if V.shape[1] else 0):
-        V = retract(V - U @ (U.T @ V))
+        V = retract(without(V, U))
     return V
-
-
-def _q_factor(A: Array) -> Array:
-    """Q of A = Q R with a positive diagonal of R: without that rule Q may jump from one side to the other."""
-    Q, R = scipy.linalg.qr(A, mode="economic", check_finite=False)
-    return np.ascontiguousarray(Q * np.where(np.diagonal(R) < 0, -1.0, 1.0))
 
 
 @method("personalized", {Max: (largest_variance,), Sum: (stiefel_step,)})
@@ -148,12 +138,7 @@ class PerPCA:
         if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
             raise InputError(f"step={self.step!r} must be a number > 0, or None for 1 / max_i lambda_1(S_i)")
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb with steps of constant size."""
         tol = setup.stopping_tol(self.default_tol)
         eta = self.step
@@ -162,14 +147,14 @@ class PerPCA:
             eta = 1.0 / largest if largest > 0 else 1.0
         U_next, rounds = await first_global(setup, self.start, start)  # line 1
         options = np.float64(eta), np.int64(self.choice), np.bool_(self.retraction == "qr")
-        retract = _q_factor if self.retraction == "qr" else polar_factor
+        retract = q_factor if self.retraction == "qr" else polar_factor
         least, idle = np.inf, 0
         while True:  # line 2
             U = U_next
             total, B, watched = await Sum(stiefel_step, U, *options)  # lines 3 to 7
             rounds, mean, B = rounds + 1, total / setup.n_sites, B / setup.n_sites
             local_captured, local_gain, held_out = (watched / setup.n_sites).tolist()
-            moved = (mean - U @ (U.T @ mean)) / eta  # choice 1: the mean of the global gradients, which is tangent
+            moved = without(mean, U) / eta  # choice 1: the mean of the global gradients, which is tangent
             gain = promised_gain(moved, B, setup.total) + (local_gain if self.choice == 1 else 0.0)
             captured = float(np.trace(B)) + local_captured
             residual = setup.scaled_kkt(gain, captured)

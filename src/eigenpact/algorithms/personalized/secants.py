@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...numerics.linalg import Array, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs, without
 
 MEMORY = 10
 """Pairs that are remembered."""
@@ -47,7 +47,7 @@ class Secants:
         """An ascent direction (d x r, tangent at U, turning by 45 degrees at most) for the gradient G = (I - U U^T) M (d x r)."""
         values, rotation = top_eigenpairs(U.T @ M)
         inverse = (rotation / np.maximum(values, max(FLAT * values[0], np.finfo(float).tiny))) @ rotation.T
-        P = _tangent(self._apply(G, inverse), U)
+        P = without(self._apply(G, inverse), U)
         if np.sum(P * G) <= 0:
             P = self.stride * G @ inverse
         length = float(np.linalg.norm(P, 2))
@@ -67,18 +67,12 @@ class Secants:
 
     def moved(self, U: Array, step: Array, G_prev: Array, G: Array) -> Secants:
         """After a step from where the gradient was ``G_prev`` to U, where it is G."""
-        there = [(_tangent(S, U), _tangent(Y, U)) for S, Y in self.pairs]
-        S, Y = _tangent(step, U), _tangent(G_prev, U) - G
+        there = [(without(S, U), without(Y, U)) for S, Y in self.pairs]
+        S, Y = without(step, U), without(G_prev, U) - G
         known = replace(self, pairs=tuple(pair for pair in there if _curved(*pair)))
         if not _curved(S, Y):
             return replace(known, stride=GROWTH * self.stride)
         return Secants(pairs=(*known.pairs, (S, Y))[-MEMORY:])
-
-
-def _tangent(Z: Array, U: Array) -> Array:
-    """(I - U U^T) Z."""
-    rest: Array = Z - U @ (U.T @ Z)
-    return rest
 
 
 def _curved(S: Array, Y: Array) -> bool:

@@ -29,9 +29,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
 from ...runtime import Gather, Progress, Site, local
 from ..method import Part
-from ..setup import rows_of
-from .local_part import Covariance
-from .parts import PersonalSetup, training
+from .parts import PART, PersonalSetup, covariance_of
 
 Start = Literal["distpca", "covariance", "random"]
 
@@ -39,11 +37,10 @@ STIR = 1e-3
 """Size of the random part mixed into a merged start: one that is exactly a saddle point would be left by rounding only."""
 
 
-@local(takes={"k": "", "scaled": ""}, sends={"W": "d <=k"}, bound="none")
+@local(takes={"k": "", "scaled": ""}, sends={"W": "d <=k"}, reads=PART, bound="none")
 def leading_part(site: Site, k: Any, scaled: Any) -> Array:
     """At most k leading eigenvectors of S_i, if ``scaled`` times the square roots of their eigenvalues."""
-    S = Covariance(training(rows_of(site), site.kept["held_out"]), site.kept["products"])
-    values, V = S.leading(int(k))
+    values, V = covariance_of(site).leading(int(k))
     return V * np.sqrt(values) if bool(scaled) else V
 
 

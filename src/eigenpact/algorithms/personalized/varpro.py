@@ -42,18 +42,16 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...numerics.linalg import Array, polar_factor, top_eigenpairs
+from ...numerics.linalg import Array, polar_factor, top_eigenpairs, without
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..setup import rows_of
-from ..solution import Solution
-from .local_part import Covariance, hidden_gain, promised_gain
-from .parts import PATIENCE, PersonalSetup, held_out_error, settle, training
+from ..solution import Solution, State
+from .local_part import hidden_gain, promised_gain
+from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
 from .secants import Secants
 from .start import Start, check_start, first_global
 
@@ -70,16 +68,15 @@ NOISE = 1e-13
 @local(
     takes={"U": "d k"},
     sends={"M": "d k", "captured": "", "held_out": ""},
+    reads=(*PART, "rank"),
     keeps=("V", "values"),
     bound={"M": "trace", "captured": "trace", "held_out": "trace"},
 )
 def exact_local_part(site: Site, U: Array) -> Reply:
     """Lines 2 and 3: V_i given U, and what the coordinator needs to improve U."""
-    rows, kept = rows_of(site), site.kept
-    S = Covariance(training(rows, kept["held_out"]), kept["products"])
-    values, V, SU = S.split(U, kept["rank"])  # line 2
+    values, V, SU = covariance_of(site).split(U, site.kept["rank"])  # line 2
     captured = float(np.sum(U * SU) + values.sum())
-    send = SU - V @ (V.T @ SU), captured, held_out_error(rows, kept["held_out"], U, V)  # line 3
+    send = without(SU, V), captured, held_out_error(site, U, V)  # line 3
     return Reply(send, {"V": V, "values": values})
 
 
@@ -120,12 +117,7 @@ class VarPro:
     def __post_init__(self) -> None:
         check_start(self.start)
 
-    async def fit(
-        self,
-        setup: PersonalSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> Solution:
+    async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb until the gradient is small, or until the error on rows held out no longer falls."""
         tol = setup.stopping_tol(self.default_tol)
         U, rounds = await first_global(setup, self.start, start)  # line 1
@@ -186,7 +178,7 @@ async def _evaluate(setup: PersonalSetup, U: Array) -> Point:
     """Lines 2 to 4 at U.  One round."""
     M, captured, held_out = await Sum(exact_local_part, U)
     M = M / setup.n_sites
-    G = M - U @ (U.T @ M)
+    G = without(M, U)
     f = float(captured) / setup.n_sites
     kkt = setup.scaled_kkt(promised_gain(G, U.T @ M, setup.total), f)
     return Point(U, M, G, f, float(held_out) / max(1, setup.n_held_out), kkt)

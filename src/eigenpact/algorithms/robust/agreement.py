@@ -34,8 +34,8 @@ from ...errors import InputError
 from ...numerics.linalg import Array
 from ...runtime import Local, Site, Sum, local
 from ..method import Part
-from ..setup import keep_centre
-from .entries import blocks
+from ..setup import CENTRE, keep_centre
+from .entries import blocks, entries_of
 from .thresholds import NORMAL_MEDIAN
 
 Center = Literal["pooled", False]
@@ -51,11 +51,7 @@ SINGLE_ROUNDING = 16.0
 """Residuals below this many eps, in units of an entry's size, are rounding where rows are single precision."""
 
 
-@local(
-    sends={"sites": "", "singles": "", "n": "", "observed": "d"},
-    bound="count",
-    setup=True,
-)
+@local(sends={"sites": "", "singles": "", "n": "", "observed": "d"}, bound="count", setup=True)
 def count_observed(site: Site) -> Any:
     """One (to count the sites), one if the rows are single precision, number of rows, and observed entries by feature."""
     observed = np.zeros(site.X.shape[1], dtype=np.int64)
@@ -65,12 +61,7 @@ def count_observed(site: Site) -> Any:
     return np.int64(1), np.int64(single), np.int64(site.X.shape[0]), observed
 
 
-@local(
-    takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""},
-    sends={"counts": "d 32"},
-    bound="count",
-    setup=True,
-)
+@local(takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""}, sends={"counts": "d 32"}, bound="count", setup=True)
 def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> NDArray[np.int64]:
     """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
     d = len(centre)
@@ -84,11 +75,11 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
     return counts.reshape(d, PARTS)
 
 
-@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, bound="count", setup=True)
+@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, reads=CENTRE, bound="count", setup=True)
 def count_sizes(site: Site, prefix: Any, step: Any) -> NDArray[np.int64]:
     """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
     counts = np.zeros(PARTS, dtype=np.int64)
-    for _, M, _ in blocks(site.X, site.kept["mean"], site.kept["scale"]):  # missing entries are zero there
+    for _, M, _ in entries_of(site):  # missing entries are zero there
         keys = _keys(np.abs(M[M != 0])) >> _shift(int(step))
         here = keys >> np.uint64(DIGITS) == prefix
         counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)
@@ -241,9 +232,6 @@ def _values(prefix: NDArray[np.uint64], rounds: int) -> Array:
 
 AGREEMENT = Part(
     "Set-up of RobustPCA",
-    {
-        Sum: (count_observed, count_parts, count_sizes),
-        Local: (keep_centre,),
-    },
+    {Sum: (count_observed, count_parts, count_sizes), Local: (keep_centre,)},
     '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.',
 )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from ...numerics.linalg import Array, orthonormalize, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, polar_factor, top_eigenpairs, without
+from ...numerics.metrics import mean_sine
 
 NO_SPAN = 1e-13
 """Eigenvalues of the scores' products below this share of the largest are rounding: scores do not span there."""
@@ -41,8 +42,7 @@ def steepest_fall(scatter: Array) -> Fall:
 def moved(U: Array, shift: Array, D: Array) -> tuple[Array, Array, float]:
     """U and m after the step D (d x k+1), and by how much U turns: a root mean square of sines, for small steps."""
     k = U.shape[1]
-    turn = float(np.linalg.norm(D[:, :k] - U @ (U.T @ D[:, :k]))) / np.sqrt(k)
-    return nearest_basis(U + D[:, :k]), shift + D[:, k], float(turn)
+    return polar_factor(U + D[:, :k]), shift + D[:, k], mean_sine(D[:, :k], U)
 
 
 def consensus_step(G: Array, B: Array, centred: bool) -> Array:
@@ -58,10 +58,4 @@ def consensus_step(G: Array, B: Array, centred: bool) -> Array:
 
 def beside(U: Array, A: Array) -> Array:
     """U (d x k) and then an orthonormal basis of what A (d x p) has beside it."""
-    return np.column_stack([U, orthonormalize(A - U @ (U.T @ A))]) if A.shape[1] else U
-
-
-def nearest_basis(A: Array) -> Array:
-    """The orthonormal basis (d x k) nearest to A: U of its polar decomposition, so that scores keep their meaning."""
-    left, _, right = scipy.linalg.svd(A, full_matrices=False, check_finite=False)
-    return np.ascontiguousarray(left @ right)
+    return np.column_stack([U, orthonormalize(without(A, U))]) if A.shape[1] else U

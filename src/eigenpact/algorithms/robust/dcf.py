@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -50,11 +49,14 @@ import scipy.linalg
 
 from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
+from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
+from ..setup import CENTRE
+from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import Mask, blocks
+from .entries import Mask, entries_of
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -66,6 +68,7 @@ WILD it is lost."""
 @local(
     takes={"U": "d k", "unit": "", "weights": "3", "eta": "", "scaled": "", "K": "", "sweeps": ""},
     sends={"U": "d k", "objective": ""},
+    reads=(*CENTRE, "V"),
     keeps=("V",),
 )
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
@@ -76,7 +79,7 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
     objective = None
     for _ in range(int(K)):
         V_new, descent, value = np.zeros((n, U.shape[1])), np.zeros_like(U), 0.0
-        for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+        for where, M, observed in entries_of(site):
             M /= unit
             first = scores(np.clip(M, -START, START), U, rho) if V is None else V[where]
             V_i, E, objective_i = minimize(M, observed, U, first, lam, rho, int(sweeps))
@@ -93,13 +96,14 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
 @local(
     takes={"U": "d k", "unit": "", "tau": ""},
     sends={"B": "k+1 k+1", "trusted": "d", "counts": "160"},
+    reads=(*CENTRE, "V"),
     bound={"trusted": "count", "counts": "count"},
 )
 def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
     """Line 6, for the rows in units of ``unit``."""
     d, k = U.shape
     B, by_feature, counts = np.zeros((k + 1, k + 1)), np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         V = site.kept["V"][where]
         R = M / unit - V @ U.T
         W = np.abs(R) <= tau if observed is None else (np.abs(R) <= tau) & observed
@@ -133,11 +137,7 @@ def minimize(
     return V, E, value
 
 
-@method(
-    "robust",
-    {Sum: (descend, score_products)},
-    parts=(DOUBTS,),
-)
+@method("robust", {Sum: (descend, score_products)}, parts=(DOUBTS,))
 @dataclass(frozen=True, eq=False)
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.
@@ -176,12 +176,7 @@ class DCF:
         if self.step != "auto" and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
             raise InputError(f"step={self.step!r} must be a number > 0, or 'auto'")
 
-    async def fit(
-        self,
-        setup: RobustSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Descend and average until U rests."""
         tol, problem, n, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_samples, setup.n_features
         if problem.rank != "exact":
@@ -201,7 +196,7 @@ class DCF:
                     f"step={self.step!r} is too long: U grows by {growth:.1e} in round {t + 1}; take less, or 'auto'"
                 )
             basis_prev, basis = basis, orthonormalize(U)
-            turn = float(np.linalg.norm(basis - basis_prev @ (basis_prev.T @ basis))) / np.sqrt(setup.n_components)
+            turn = mean_sine(basis, basis_prev)
             await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
             converged = turn <= tol and STEADY < growth < 1 / STEADY
             if converged:

@@ -35,7 +35,7 @@ SPARSE = 2.0
 """Scores whose root mean square exceeds their robust deviation so many times are errors; it equals it if they are normal."""
 
 
-@local(takes={"axis": "k", "norm": ""}, sends={"counts": "160"}, bound="count")
+@local(takes={"axis": "k", "norm": ""}, sends={"counts": "160"}, reads=("V",), bound="count")
 def score_sizes(site: Site, axis: Array, norm: Any) -> NDArray[np.int64]:
     """The scores along an axis, counted by size, down from the norm of those of all sites."""
     return tally(np.ascontiguousarray(site.kept["V"] @ axis)[:, None], 0, float(norm))

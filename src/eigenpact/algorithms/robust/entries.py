@@ -14,12 +14,11 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ...numerics.linalg import Array
+from ...numerics.rows import slices
+from ...runtime import Site
 from .thresholds import NORMAL_MEDIAN, START
 
 Mask = NDArray[np.bool_]
-
-BLOCK_BYTES = 1 << 22
-"""About how much of a site's rows is in memory at once, as float64."""
 
 GOOD_ENOUGH = 1e-2
 """Scores are iterated until their gradient is this small, compared with where it was."""
@@ -40,10 +39,8 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
     X is anything with a shape whose slices are arrays or sparse matrices: an array, a memory map, a zarr array.  A missing entry
     (NaN) is 0 in M; None instead of a mask says that nothing is missing.
     """
-    n, d = int(X.shape[0]), int(X.shape[1])
-    step = max(1, BLOCK_BYTES // (8 * max(1, d)))
-    for first in range(0, n, step):
-        part = X[first : min(first + step, n)]
+    for where in slices(int(X.shape[0]), int(X.shape[1])):
+        part = X[where]
         M = np.array(part.toarray() if scipy.sparse.issparse(part) else part, dtype=np.float64, order="C")
         if centre is not None:
             M -= centre
@@ -53,7 +50,12 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
         if np.isnan(M.sum()):
             observed = ~np.isnan(M)
             M[~observed] = 0.0
-        yield slice(first, first + len(M)), M, observed
+        yield where, M, observed
+
+
+def entries_of(site: Site) -> Iterator[tuple[slice, Array, Mask | None]]:
+    """The site's centred and scaled rows by ``blocks``, for use inside local functions that declare ``reads=CENTRE``."""
+    return blocks(site.X, site.kept["mean"], site.kept["scale"])
 
 
 def trusted(R: Array, observed: Mask | None, threshold: Any) -> Mask:
@@ -152,12 +154,6 @@ def _remove_from(M: Array, observed: Mask | None, U: Array, thresholds: Array, l
         if active.size == 0:
             break
     return V, errors
-
-
-def soft(R: Array, threshold: float) -> Array:
-    """Entries moved towards zero by the threshold (16)."""
-    shrunk: Array = np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
-    return shrunk
 
 
 def _with_enough(W: Mask, R: Array, observed: Mask | None, least: int) -> Mask:

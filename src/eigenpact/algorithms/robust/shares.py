@@ -13,18 +13,15 @@ import numpy as np
 from ...numerics.linalg import Array
 from ...runtime import Gather, Site, local
 from ..method import Part
-from .entries import blocks, remove_errors
+from ..setup import CENTRE
+from .entries import entries_of, remove_errors
 
 
-@local(
-    takes={"U": "d k", "shift": "d", "thresholds": "2"},
-    sends={"wrong": "", "observed": ""},
-    bound="count",
-)
+@local(takes={"U": "d k", "shift": "d", "thresholds": "2"}, sends={"wrong": "", "observed": ""}, reads=CENTRE, bound="count")
 def count_errors(site: Site, U: Array, shift: Array, thresholds: Array) -> Any:
     """How many of the site's observed entries are errors, by thresholds that shrink from the first to the second."""
     wrong = observed = 0
-    for _, M, seen in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for _, M, seen in entries_of(site):
         M -= shift
         _, errors = remove_errors(M, seen, U, float(thresholds[0]), float(thresholds[1]))
         wrong += int(np.count_nonzero(errors))

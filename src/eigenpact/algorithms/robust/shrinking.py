@@ -65,19 +65,21 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, polar_factor, random_orthonormal, top_eigenpairs
+from ...numerics.metrics import mean_sine
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
+from ..setup import CENTRE
+from ..solution import State
 from .agreement import RobustSetup
-from .basis import Fall, beside, consensus_step, moved, nearest_basis, steepest_fall
+from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import blocks, fit_scores, trusted, typical_sizes
+from .entries import entries_of, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -113,6 +115,7 @@ REVEAL_FROM, CLEAR_FALL = 8, 0.5
 @local(
     takes={"U": "d k", "shift": "d", "tau": ""},
     sends={"G": "d k+1", "B": "k+1 k+1", "trusted": "d", "counts": "160"},
+    reads=(*CENTRE, "V"),
     keeps=("V",),
     bound={"trusted": "count", "counts": "count"},
 )
@@ -122,7 +125,7 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     V = np.array(site.kept["V"]) if "V" in site.kept else np.zeros((site.X.shape[0], k))
     G, B = np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
     by_feature, counts = np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         M -= shift
         R = M - V[where] @ U.T
         V[where], R = fit_scores(R, trusted(R, observed, tau), U, V[where], STEPS)
@@ -136,12 +139,12 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B, by_feature, counts), keep={"V": V})
 
 
-@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, keeps=("V",))
+@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, reads=CENTRE, keeps=("V",))
 def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
     d, k = U.shape
     V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         M -= shift
         factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
         whole = M.copy()
@@ -161,13 +164,13 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B), keep={"V": V})
 
 
-@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, keeps=("V",))
+@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, reads=(*CENTRE, "V"), keeps=("V",))
 def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Reply:
     """Line 8: what the scores on U leave, cut back to [-tau, tau], times itself times N."""
     q = U.shape[1]
     V, G = np.zeros((site.X.shape[0], q + N.shape[1])), np.zeros_like(N)
     V[:, :q] = site.kept["V"][:, :q]
-    for where, M, observed in blocks(site.X, site.kept["mean"], site.kept["scale"]):
+    for where, M, observed in entries_of(site):
         R = M - shift - V[where, :q] @ U.T
         np.clip(R, -tau, tau, out=R)
         if observed is not None:
@@ -177,7 +180,7 @@ def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Repl
     return Reply(G, keep={"V": V})
 
 
-@local(takes={"rotation": "p k"}, keeps=("V",))
+@local(takes={"rotation": "p k"}, reads=("V",), keeps=("V",))
 def turn_scores(site: Site, rotation: Array) -> Reply:
     """Lines 7 and 9: scores in the rotated and cut basis."""
     return Reply(keep={"V": site.kept["V"] @ rotation})
@@ -185,10 +188,7 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
 
 @method(
     "robust",
-    {
-        Sum: (clipped_step, threshold_step, widened_step),
-        Local: (turn_scores,),
-    },
+    {Sum: (clipped_step, threshold_step, widened_step), Local: (turn_scores,)},
     parts=(DOUBTS,),
     remark="`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
     '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.',
@@ -200,12 +200,7 @@ class Shrinking:
     name = "shrinking"
     default_tol = 1e-10
 
-    async def fit(
-        self,
-        setup: RobustSetup,
-        start: Array | None = None,
-        state: Mapping[str, Array] | None = None,  # noqa: ARG002
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Iterate until the basis rests and the threshold has arrived; again, in other stages, if the answer is in doubt."""
         problem, d = setup.problem, setup.n_features
         whole = start is None or start.shape[1] == setup.n_components  # a site lost after the cut leaves fewer columns
@@ -260,7 +255,7 @@ class Shrinking:
                 strong = held + int(np.count_nonzero(values[held:] > weak**2 * values[held]))
                 if held < strong < k:
                     await Local(turn_scores, np.ascontiguousarray(rotation[:, :strong]))
-                    U, aside = np.split(nearest_basis(U_prev @ rotation), [strong], axis=1)
+                    U, aside = np.split(polar_factor(U_prev @ rotation), [strong], axis=1)
                     continue
             if aside.shape[1] and t + 1 < problem.last_round and (arrived or (turn <= RESTING and resting)):  # line 8
                 tau, held = min(START * setup.size, AGAIN * tau), k
@@ -276,7 +271,7 @@ class Shrinking:
                 if gap.ratio < CLEAR_FALL and gap.rank == last.rank:
                     _, rotation = top_eigenpairs(scatter, gap.rank)
                     await Local(turn_scores, rotation)
-                    U, tau, begun = nearest_basis(U_prev @ rotation), START * setup.size, t
+                    U, tau, begun = polar_factor(U_prev @ rotation), START * setup.size, t
                     searching, revealed, placed = False, True, False
         k, missing = U.shape[1], aside.shape[1]
         B = np.pad(B, ((0, missing), (0, missing)))  # columns that are still set aside have no scores yet
@@ -289,7 +284,7 @@ class Shrinking:
         while t < last and turn > RESTLESS:
             G = await Sum(widened_step, U, N, shift, np.float64(tau))
             N_prev, N = N, beside(U, G)[:, U.shape[1] :]
-            turn = float(np.linalg.norm(N - N_prev @ (N_prev.T @ N))) / np.sqrt(N.shape[1])
+            turn = mean_sine(N, N_prev)
             t += 1
             both = np.column_stack([U, N])
             await Progress(basis=both, details={"turn": turn, "threshold": tau, "rank": float(both.shape[1])})

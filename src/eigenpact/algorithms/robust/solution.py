@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ...numerics.linalg import Array, top_eigenpairs
+from ..solution import State
 from .agreement import RobustSetup
 
 
@@ -57,9 +57,7 @@ class RobustAlgorithm(Protocol):
     name: str
     default_tol: float
 
-    async def fit(
-        self, setup: RobustSetup, start: Array | None = None, state: Mapping[str, Array] | None = None
-    ) -> RobustSolution:
+    async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) if given."""
         ...
 
@@ -67,8 +65,7 @@ class RobustAlgorithm(Protocol):
 def score_scatter(products: Array, n: int, centred: bool) -> Array:
     """Scatter (k x k) of n scores V about their mean, or about zero, from [V 1]^T [V 1] (k+1 x k+1)."""
     sums = products[:-1, -1]
-    scatter: Array = products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
-    return scatter
+    return products[:-1, :-1] - np.outer(sums, sums) / n if centred else products[:-1, :-1]
 
 
 def principal_axes(U: Array, products: Array, n: int, centred: bool) -> tuple[Array, Array, Array]:

@@ -44,16 +44,16 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...numerics.krylov_space import KrylovSpace, Ritz
 from ...numerics.linalg import Array
-from ..expansion import EXACT_ANGLE, Goal, begin, check_angle_tol, check_max_blocks, expand
+from ..expansion import begin, check_max_blocks, expand
+from ..goal import EXACT_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup
-from ..solution import Solution
+from ..solution import Solution, State
 from ..start import Start, check_start, given_start
 from .preconditioner import PRECONDITIONER, preconditioner
 
@@ -90,7 +90,7 @@ class Davidson:
         check_angle_tol(self.angle_tol)
         check_max_blocks(self.max_blocks)
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand by preconditioned residuals until the answer is good enough."""
         k, goal = setup.whole_components(), Goal.of(setup, self.angle_tol, self.default_angle)
         inverse = await preconditioner(setup, self.proxy, k, None if state is None else state.get("facts"))

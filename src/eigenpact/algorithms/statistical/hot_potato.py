@@ -42,7 +42,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -55,8 +54,8 @@ from ...numerics.rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State
 from .judgement import judged
 
 LONGEST_STEP = 0.5
@@ -67,7 +66,7 @@ STATE = {"W": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
 """What is passed on; ``most`` is the largest batch allowed."""
 
 
-@local(takes=STATE, sends=STATE, bound="none")
+@local(takes=STATE, sends=STATE, reads=CENTRE, bound="none")
 def pass_over(site: Site, W: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
     """The state after one pass over the own rows; with t = 0, the start."""
     rows, seen, rng = rows_of(site), int(t), site.rng(int(seed))
@@ -135,7 +134,7 @@ class HotPotato:
         if self.max_batch is not None and not (whole and self.max_batch >= 1):
             raise InputError(f"max_batch={self.max_batch!r} must be a whole number >= 1, or None for as many as the step allows")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Pass the state around once, and confirm."""
         k, d = setup.whole_components(), setup.n_features
         if setup.max_rounds < setup.n_sites + self.confirm:

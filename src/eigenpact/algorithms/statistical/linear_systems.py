@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...numerics.linalg import Array
+from ...numerics.linalg import Array, without
 from ...numerics.metrics import kkt
 from ...runtime import Progress, Sum
 from ..products import scatter_action
@@ -41,8 +41,7 @@ class Deflated:
 
     def project(self, v: Array) -> Array:
         """P v (d)."""
-        projected: Array = v - self.W @ (self.W.T @ v)
-        return projected
+        return without(v, self.W)
 
     async def times(self, v: Array) -> Array:
         """P C P v (d).  One round."""

@@ -58,18 +58,18 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs
+from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs, unit_columns
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
 from ..products import PRODUCTS
-from ..setup import Setup, rows_of
-from ..solution import Solution
+from ..setup import CENTRE, Setup, rows_of
+from ..solution import Solution, State
 from .judgement import judged
 
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
 
 
-@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, bound="none")
+@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, reads=CENTRE, bound="none")
 def own_directions(site: Site, k: Any, seed: Any) -> Any:
     """The own leading eigenvectors, signs at random, times the square roots of their eigenvalues; and the number of rows."""
     rows = rows_of(site)
@@ -114,7 +114,7 @@ class OneShot:
         if self.reference is not None and self.merge != "sign":
             raise InputError(f"reference={self.reference!r} is for merge='sign' only; leave it out with merge={self.merge!r}")
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Gather, merge, and confirm."""
         k = setup.whole_components()
         replies = await Gather(own_directions, np.int64(k), np.int64(setup.seed))  # line 1
@@ -177,10 +177,3 @@ def leading_left(blocks: list[Array], k: int) -> Array:
     """
     W = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
     return np.ascontiguousarray(scipy.linalg.svd(W, full_matrices=False, check_finite=False)[0][:, :k])
-
-
-def unit_columns(V: Array) -> Array:
-    """The columns of V (d x k) that are not zero, at length one."""
-    lengths = np.linalg.norm(V, axis=0)
-    units: Array = V[:, lengths > 0] / lengths[lengths > 0]
-    return units

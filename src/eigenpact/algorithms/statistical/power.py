@@ -30,20 +30,15 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...numerics.linalg import Array
-from ..consensus.subspace import LINEAR_ANGLE, Subspace
+from ..consensus.subspace import Subspace
 from ..method import method
-from ..setup import Setup
-from ..solution import Solution
-from ..start import Start
 
 
 @method("statistical", includes=(Subspace,))
 @dataclass(frozen=True, eq=False)
-class Power:
+class Power(Subspace):
     """The power method.
 
     Parameters
@@ -55,15 +50,4 @@ class Power:
         is 1e-6, or what rounding allows.
     """
 
-    start: Start = "random"
-    angle_tol: float | None = None
-
     name = "power"
-    default_angle = LINEAR_ANGLE
-
-    def __post_init__(self) -> None:
-        Subspace(self.start, self.angle_tol)  # checks them
-
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:
-        """Iterate until the answer is good enough."""
-        return await Subspace(self.start, self.angle_tol).fit(setup, start, state)

@@ -21,7 +21,7 @@ from ...numerics.linalg import Array
 from ...numerics.rows import DENSE_SIDE, Rows
 from ...runtime import At, Reply, Site, local
 from ..method import Part
-from ..setup import Setup, rows_of
+from ..setup import CENTRE, Setup, rows_of
 
 MOST_PAIRS = 200
 """Eigenpairs kept of a site with more than ``DENSE_SIDE`` rows and features; of a smaller one all are."""
@@ -102,7 +102,7 @@ def half_distance(rows: Rows) -> float:
     return float(abs(eigsh(operator, k=1, v0=start, tol=DISTANCE_ACCURACY, return_eigenvectors=False)[0]))
 
 
-@local(takes={"trace": "", "k": ""}, sends={"values": "k+1", "mu": ""}, keeps=("spectrum",), bound="none")
+@local(takes={"trace": "", "k": ""}, sends={"values": "k+1", "mu": ""}, reads=CENTRE, keeps=("spectrum",), bound="none")
 def keep_spectrum(site: Site, trace: Any, k: Any) -> Reply:
     """Remember the own spectrum; tell its k + 1 largest eigenvalues, in the pooled scale, and mu."""
     spectrum = spectrum_of(rows_of(site), float(trace))
@@ -112,7 +112,7 @@ def keep_spectrum(site: Site, trace: Any, k: Any) -> Reply:
     )
 
 
-@local(takes={"R": "d k", "shifts": "k"}, sends={"T": "d k"}, bound="none")
+@local(takes={"R": "d k", "shifts": "k"}, sends={"T": "d k"}, reads=("spectrum",), bound="none")
 def precondition(site: Site, R: Array, shifts: Array) -> Array:
     """Columns (s_j I - C_1)^-1 r_j, with the site's own scatter C_1 in the pooled scale."""
     return Spectrum(*site.kept["spectrum"]).solve(R, shifts)

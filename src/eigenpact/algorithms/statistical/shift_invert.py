@@ -47,7 +47,6 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal
@@ -56,13 +55,12 @@ import numpy as np
 
 from ...errors import InputError
 from ...numerics.linalg import Array, random_orthonormal
-from ..confirmation import Verdict, confirm
-from ..consensus.subspace import LINEAR_ANGLE, confirmed_solution
-from ..expansion import Goal, check_angle_tol
+from ..confirmation import Verdict, confirm, confirmed_solution
+from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup
-from ..solution import Solution, residual_angle
+from ..solution import Solution, State, residual_angle
 from ..start import Start, check_start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
 from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
@@ -125,7 +123,7 @@ class ShiftInvert:
                 f"inner={self.inner!r}: literal=True solves its systems to rounding, by conjugate gradients; leave inner out"
             )
 
-    async def fit(self, setup: Setup, start: Array | None = None, state: Mapping[str, Array] | None = None) -> Solution:  # noqa: ARG002
+    async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Find one vector after the other."""
         k, goal = setup.whole_components(), Goal.of(setup, self.angle_tol, self.default_angle)
         if self.literal and k > 1:
@@ -257,8 +255,7 @@ class ShiftInvert:
         return float(inverse.values[j] - inverse.values[j + 1]) if inverse is not None else 0.0
 
     def _literal_solution(self, verdict: Verdict, finished: bool) -> Solution:
-        sine = "unknown" if verdict.angle is None else f"{verdict.angle:.1e}"
-        known = f"scaled KKT residual {verdict.kkt:.1e}, estimated sine {sine}"
+        known = verdict.told()
         asked = np.sqrt(ACCURACY) if self.angle_tol is None else self.angle_tol
         right = verdict.certain and not verdict.lost and (verdict.angle is None or verdict.angle <= LITERAL_SLIP * asked)
         if not finished:

@@ -1,0 +1,130 @@
+"""Requests to the sites of a run: sent, awaited, checked against what their functions declare, and entered in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from ..errors import InputError, SiteError
+from .account import Account
+from .engine import Connection
+from .fingerprint import DIGEST
+from .ledger import COORDINATOR, Description, describe
+from .local import Arrays, LocalFunction
+from .site import Request, Response
+
+SILENT_KINDS = frozenset({"local", "consider"})
+"""Nothing comes back from these."""
+
+Perform = Callable[[Request], Arrays]
+
+
+class RosterChanged(Exception):
+    """Sites were lost (name -> reason) or came back; the program starts again with the new roster."""
+
+    def __init__(self, lost: Mapping[str, str] | None = None, joined: Sequence[str] = ()) -> None:
+        super().__init__(f"lost {sorted(lost or {})}, joined {sorted(joined)}")
+        self.lost = dict(lost or {})
+        self.joined = tuple(joined)
+
+
+class Requests:
+    """Sends requests of one run, and checks and enters what comes back.
+
+    Attributes
+    ----------
+    roster : tuple of str
+        The sites that take part now, sorted.
+    account : Account
+    n_features : int
+        Of all sites alike.
+    """
+
+    def __init__(self, connection: Connection, run: str, own: str | None) -> None:
+        self.connection = connection
+        self.account = Account()
+        self.roster = tuple(sorted(connection.sites()))
+        self.n_features = _agreed_features(connection, self.roster)
+        self._run, self._epoch, self._step = run, 0, 0
+        self._own = own
+        self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
+        self._resending = False
+
+    def all_from(self, function: LocalFunction, targets: tuple[str, ...], receiver: str = COORDINATOR) -> Perform:
+        """Carry out a request at these sites and collect the replies in order; ``receiver`` "" if they stay where they are."""
+
+        def collect(request: Request) -> Arrays:
+            replies = self.replies(request, function, targets, receiver)
+            return tuple(array for response in replies for array in response.arrays)
+
+        return collect
+
+    def replies(
+        self, request: Request, function: LocalFunction, targets: Sequence[str], receiver: str = COORDINATOR
+    ) -> Iterator[Response]:
+        """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails."""
+        sizes = function.check_args(request.args, self.n_features)
+        arrived: dict[Description, list[str]] = {}
+        lost: dict[str, str] = {}
+        try:
+            for response in self.connection.call(request, self._positions(targets)):
+                if response.lost:
+                    lost[response.site] = response.reason
+                    continue
+                self._accept(response, request, function)
+                if request.kind not in SILENT_KINDS:
+                    function.check_reply(response.arrays, sizes)
+                    arrived.setdefault(describe(response.arrays), []).append(response.site)
+                yield response
+        finally:
+            for description, senders in arrived.items():
+                if receiver:
+                    self.enter(function, tuple(senders), (receiver,), description, kind=request.kind)
+        if lost:
+            raise RosterChanged(lost)
+
+    def exchange(self, request: Request, function: LocalFunction) -> Arrays:
+        """Let every node send to its neighbours; nothing comes back here but what the ledger writes."""
+        sizes = function.check_args(request.args, self.n_features)
+        for response in self.connection.exchange(request, self._positions(self.roster)):
+            if response.lost:
+                raise RosterChanged({response.site: response.reason})
+            self._accept(response, request, function)
+            for neighbour, arrays in sorted(response.messages.items()):
+                function.check_reply(arrays, sizes)
+                self.enter(function, (response.site,), (neighbour,), describe(arrays))
+        return ()
+
+    def enter(
+        self,
+        function: LocalFunction,
+        senders: tuple[str, ...],
+        receivers: tuple[str, ...],
+        description: Description,
+        kind: str = "",
+    ) -> None:
+        """Write messages of the current step into the ledger."""
+        own = kind == "at" and self._own in (*senders, *receivers)
+        note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
+        self.account.enter(function, self._epoch, self._step, senders, receivers, description, note)
+
+    def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
+        if response.error:
+            raise SiteError(f"{function.short_name} at site {response.site!r}: {response.error}")
+        if request.kind != DIGEST:
+            self._after[response.site] = request.step
+
+    def _positions(self, targets: Sequence[str]) -> dict[str, int]:
+        return {name: self._after.get(name, 0) for name in targets}
+
+
+def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
+    found = connection.n_features()
+    if not roster:
+        raise InputError("no sites to run on; give at least one site with rows")
+    if COORDINATOR in roster:
+        raise InputError(f"a site may not be called {COORDINATOR!r}, the ledger's name for whoever runs the program; rename it")
+    d = found[roster[0]]
+    other = [name for name in roster if found[name] != d]
+    if other:
+        raise InputError(f"site {roster[0]!r} has {d} features but {other[0]!r} has {found[other[0]]}; align the columns first")
+    return d
