@@ -2,8 +2,8 @@
 
 A line of code is a line with something on it that is neither a comment nor part of a docstring.  A logical line is a statement as
 Python's tokenizer ends it, on however many lines it is written.  "Before" is the commit before solvers declared themselves (ADR
-13).  "Bits" compares every answer of the conformance tests of five engines, in that commit and in this one: arrays bit by bit, rows of
-the ledger, rounds, reasons (``python -m benchmarks.bits``); it takes minutes, so only ``--size paper`` runs it.
+13).  "Bits" compares every answer of the conformance tests of five engines, in that commit and in this one: arrays bit by bit,
+rows of the ledger, rounds, reasons (``python -m benchmarks.bits``); it takes minutes, so only ``--size paper`` runs it.
 """
 
 from __future__ import annotations
