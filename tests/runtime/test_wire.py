@@ -100,6 +100,10 @@ def test_any_bytes_raise_wire_errors_or_nothing(data):
         b'[{},[["float64",[1e999]]]]',
         b'[{},[["float64",[NaN]]]]',
         b'[{},[["float64",[' + b"9" * 5000 + b"]]]]",
+        b'[{},[["float64",[' + b",".join([b"9" * 4300] * 2) + b"]]]]",
+        b'[{},[["float64",['
+        + b",".join([b"9" * 4300] * 400)
+        + b"]]]]",  # their product would take seconds, with all threads still
         [{}, [["float64", [0, 10**30]]]],
         [{}, [["float64", [0, 2**62, 2**62]]]],
         [{}, [["float64", [0] * 100]]],

@@ -19,6 +19,8 @@ from .local import DTYPES, Arrays, as_arrays
 
 ALIGN = 64
 MAX_HEADER = 1 << 28
+MAX_AXES, MAX_AXIS = 8, 1 << 48
+"""What an array in a message may have: numbers beyond are neither multiplied nor written into an error."""
 
 
 def pack(header: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]] = ()) -> bytearray:
@@ -84,8 +86,8 @@ def _read_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, tuple[int
         raise WireError(f"message header is a {type(header).__name__}, not an object")
     for dtype, shape in described:
         _check_dtype(dtype)
-        if not all(type(n) is int and n >= 0 for n in shape):
-            raise WireError(f"message array of shape {shape}: not allowed")
+        if len(shape) > MAX_AXES or not all(type(n) is int and 0 <= n <= MAX_AXIS for n in shape):
+            raise WireError(f"message array: its shape must be at most {MAX_AXES} whole numbers from 0 to {MAX_AXIS}")
     return header, described
 
 
