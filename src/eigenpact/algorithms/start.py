@@ -12,7 +12,7 @@ References
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -35,12 +35,6 @@ def leading_directions(site: Site, k: Any) -> Array:
     """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
     values, vectors = rows_of(site).top(int(k))
     return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def check_start(start: str) -> None:
-    """Refuse a start that does not exist."""
-    if start not in get_args(Start):
-        raise InputError(f"start={start!r} must be one of {', '.join(get_args(Start))}")
 
 
 async def merged_directions(setup: Setup, k: int, keep: int) -> Array:

@@ -50,12 +50,10 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ...errors import InputError
 from ...numerics.krylov_space import SMALLEST_STEP
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
@@ -63,10 +61,11 @@ from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal
 from ..method import method
+from ..parameters import check, check_choice, check_positive, check_whole
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
 
 BETA, KAPPA = 0.12, 1.1
@@ -194,19 +193,15 @@ class FAPS:
 
     def __post_init__(self) -> None:
         if self.start is not None:
-            check_start(self.start)
-        if self.inner not in get_args(Inner):
-            raise InputError(f"inner={self.inner!r} must be one of {', '.join(get_args(Inner))}")
-        if not (isinstance(self.steps, Integral) and self.steps >= 1):
-            raise InputError(f"steps={self.steps!r} must be a whole number >= 1")
-        if self.beta is not None and not (isinstance(self.beta, Real) and 0 < self.beta < np.inf):
-            raise InputError(f"beta={self.beta!r} must be a number > 0, or None for the rule's own")
-        if self.beta_unit not in ("site", "trace") or (self.beta_unit == "trace" and not self.literal):
-            raise InputError(f"beta_unit={self.beta_unit!r} must be 'site', or 'trace' together with literal=True")
-        if not self.literal and self.beta is not None and self.beta > KAPPA * STIFFEST:
-            raise InputError(
-                f"beta={self.beta!r} must be at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True"
-            )
+            check_choice("start", self.start, Start)
+        check_choice("inner", self.inner, Inner)
+        check_whole("steps", self.steps)
+        unit = self.beta_unit == "site" or (self.beta_unit == "trace" and self.literal)
+        check("beta_unit", self.beta_unit, unit, "'site', or 'trace' together with literal=True")
+        if self.beta is not None:
+            check_positive("beta", self.beta, ", or None for the rule's own")
+            small = self.literal or self.beta <= KAPPA * STIFFEST
+            check("beta", self.beta, small, f"at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True")
 
     @property
     def chosen_start(self) -> Start:

@@ -60,13 +60,13 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import begin, check_max_blocks, expand, width_of
-from ..goal import EXACT_ANGLE, Goal, check_angle_tol
+from ..expansion import begin, check_expansion, expand, width_of
+from ..goal import EXACT_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
-from ..start import STIR, Start, check_start, merged_directions
+from ..start import STIR, Start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
 """How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual."""
@@ -138,9 +138,7 @@ class Krylov:
     default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        check_angle_tol(self.angle_tol)
-        check_max_blocks(self.max_blocks)
+        check_expansion(self.start, self.angle_tol, self.max_blocks)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed."""

@@ -47,6 +47,7 @@ from ...numerics.kernels import Kernel, landmark_features, random_features
 from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, local
 from ..method import method
+from ..parameters import check, check_whole
 from .gossip import GOSSIP, NOW
 from .network import GraphProblem, GraphSolution, Network
 from .tracking import TRACKING, most_rounds, track
@@ -108,10 +109,8 @@ class Tracked:
     min_rows: int
 
     def __post_init__(self) -> None:
-        for name, least in (("columns", 0), ("min_rows", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name}={value!r} must be a whole number >= {least}")
+        check_whole("columns", self.columns, 0)
+        check_whole("min_rows", self.min_rows)
 
     @staticmethod
     def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
@@ -141,8 +140,8 @@ class RandomFeatures(Tracked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_features < 2 or self.n_features % 2:
-            raise InputError(f"n_features={self.n_features!r} must be an even number >= 2: a cosine and a sine of each frequency")
+        even = self.n_features >= 2 and self.n_features % 2 == 0
+        check("n_features", self.n_features, even, "an even number >= 2: a cosine and a sine of each frequency")
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Map, centre, iterate."""

@@ -44,19 +44,18 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import InputError
 from ...numerics.linalg import Array, polar_factor, q_factor, top_eigenpairs, without
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
+from ..parameters import check, check_choice, check_positive
 from ..solution import Solution, State
 from .local_part import promised_gain
 from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
-from .start import Start, check_start, first_global
+from .start import Start, first_global
 
 Retraction = Literal["polar", "qr"]
 
@@ -130,13 +129,11 @@ class PerPCA:
     default_tol = 5e-5
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        if self.choice not in (1, 2) or isinstance(self.choice, bool):
-            raise InputError(f"choice={self.choice!r} must be 1 or 2")
-        if self.retraction not in get_args(Retraction):
-            raise InputError(f"retraction={self.retraction!r} must be one of {', '.join(get_args(Retraction))}")
-        if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
-            raise InputError(f"step={self.step!r} must be a number > 0, or None for 1 / max_i lambda_1(S_i)")
+        check_choice("start", self.start, Start)
+        check("choice", self.choice, self.choice in (1, 2) and not isinstance(self.choice, bool), "1 or 2")
+        check_choice("retraction", self.retraction, Retraction)
+        if self.step is not None:
+            check_positive("step", self.step, ", or None for 1 / max_i lambda_1(S_i)")
 
     async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb with steps of constant size."""

@@ -21,7 +21,7 @@ References
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,12 +42,6 @@ def leading_part(site: Site, k: Any, scaled: Any) -> Array:
     """At most k leading eigenvectors of S_i, if ``scaled`` times the square roots of their eigenvalues."""
     values, V = covariance_of(site).leading(int(k))
     return V * np.sqrt(values) if bool(scaled) else V
-
-
-def check_start(start: str) -> None:
-    """Refuse a start that does not exist."""
-    if start not in get_args(Start):
-        raise InputError(f"start={start!r} must be one of {', '.join(get_args(Start))}")
 
 
 async def merged_start(setup: PersonalSetup, kind: Start) -> Array:

@@ -43,7 +43,6 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,7 @@ from ...numerics.linalg import Array, orthonormalize
 from ...numerics.rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..method import method
+from ..parameters import check_whole
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
@@ -130,9 +130,8 @@ class HotPotato:
     default_angle = float("inf")
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.max_batch, Integral) and not isinstance(self.max_batch, bool)
-        if self.max_batch is not None and not (whole and self.max_batch >= 1):
-            raise InputError(f"max_batch={self.max_batch!r} must be a whole number >= 1, or None for as many as the step allows")
+        if self.max_batch is not None:
+            check_whole("max_batch", self.max_batch, more=", or None for as many as the step allows")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Pass the state around once, and confirm."""

@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -61,6 +61,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs, unit_columns
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
+from ..parameters import check, check_choice
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
@@ -107,10 +108,8 @@ class OneShot:
     default_angle = float("inf")
 
     def __post_init__(self) -> None:
-        if self.merge not in get_args(Merge):
-            raise InputError(f"merge={self.merge!r} must be one of {', '.join(get_args(Merge))}")
-        if not isinstance(self.confirm, bool):
-            raise InputError(f"confirm={self.confirm!r} must be True or False")
+        check_choice("merge", self.merge, Merge)
+        check("confirm", self.confirm, isinstance(self.confirm, bool), "True or False")
         if self.reference is not None and self.merge != "sign":
             raise InputError(f"reference={self.reference!r} is for merge='sign' only; leave it out with merge={self.merge!r}")
 

@@ -58,10 +58,11 @@ from ...numerics.linalg import Array, random_orthonormal
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
+from ..parameters import check, check_choice
 from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution, State, residual_angle
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
 from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
 
@@ -110,12 +111,11 @@ class ShiftInvert:
     default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
+        check_choice("start", self.start, Start)
         check_angle_tol(self.angle_tol)
-        if self.inner not in ("cg", "nesterov"):
-            raise InputError(f"inner={self.inner!r} must be 'cg' or 'nesterov'")
-        if self.gap is not None and not (isinstance(self.gap, Real) and 0 < self.gap < 1):
-            raise InputError(f"gap={self.gap!r} must be a share of the trace in (0, 1), or None to read it off the proxy")
+        check("inner", self.inner, self.inner in ("cg", "nesterov"), "'cg' or 'nesterov'")
+        share = self.gap is None or (isinstance(self.gap, Real) and 0 < self.gap < 1)
+        check("gap", self.gap, share, "a share of the trace in (0, 1), or None to read it off the proxy")
         if self.literal and self.gap is None and self.proxy is None:
             raise InputError("literal=True needs an estimate of the gap: give gap= (a share of the trace) or proxy=")
         if self.literal and self.inner != "cg":
