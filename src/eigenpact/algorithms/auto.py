@@ -7,7 +7,6 @@ coordinator every site's leading directions.  The table of estimates is kept wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..numerics.certificate import OVERSAMPLING
@@ -31,7 +30,6 @@ TYPICAL_ROUNDS: dict[Start, int] = {"random": 12, "one-shot": 9}
 
 
 @method("consensus", includes=(Gram, Krylov), role="choice")
-@dataclass(frozen=True, eq=False)
 class Auto:
     """Choose between ``gram`` and ``krylov`` once counts are known.
 

@@ -49,7 +49,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -159,7 +158,6 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
     parts=(PRODUCTS,),
     remark="`literal_step` replaces `consensus_step` with `literal=True`.",
 )
-@dataclass(frozen=True, eq=False)
 class FAPS:
     """Consensus on subspaces by penalties and low-rank multipliers.
 

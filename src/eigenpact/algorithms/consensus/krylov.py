@@ -51,7 +51,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,7 +110,6 @@ def secant_model(proxy: Rows, space: KrylovSpace, trace: float, k: int, seed: in
     parts=(PRODUCTS,),
     remark="`model_directions` runs only with `proxy=` a site's name, and only at that site.",
 )
-@dataclass(frozen=True, eq=False)
 class Krylov:
     """Block Krylov with thick restart, and a secant model when there is a proxy.
 

@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -88,7 +87,6 @@ def aligned(A: Array, B: Array, how: Align) -> Array:
     includes=(Subspace,),
     remark="From the round on in which q is 1, `scatter_action` replaces `local_power`.",
 )
-@dataclass(frozen=True, eq=False)
 class LocalPower:
     """Subspace iteration with q local steps a round, q halved until it is 1.
 

@@ -36,8 +36,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...numerics.linalg import Array, orthonormalize
@@ -57,7 +55,6 @@ STEADY = 0.1
 
 
 @method("consensus", parts=(PRODUCTS,))
-@dataclass(frozen=True, eq=False)
 class Subspace:
     """Federated subspace iteration.
 

@@ -36,7 +36,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -119,7 +118,6 @@ class Tracked:
 
 
 @method("graph", {Local: (map_randomly,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class RandomFeatures(Tracked):
     """Kernel PCA by random features.
 
@@ -152,7 +150,6 @@ class RandomFeatures(Tracked):
 
 
 @method("graph", {Local: (map_to_landmarks,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class Landmarks(Tracked):
     """Kernel PCA on the span of public rows.  ``columns``, ``min_rows``: as for RandomFeatures."""
 
@@ -173,7 +170,6 @@ class Landmarks(Tracked):
 
 
 @method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
-@dataclass(frozen=True, eq=False)
 class Tracking(Tracked):
     """PCA of the rows themselves.  ``columns``, ``min_rows``: as for RandomFeatures."""
 

@@ -47,7 +47,6 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -202,7 +201,6 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
     "Numbers that nodes agree on go from neighbour to neighbour as `pass_on_maximum`.",
 )
-@dataclass(frozen=True, eq=False)
 class ProjectionConsensus:
     """Algorithm 1.
 

@@ -43,7 +43,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -105,7 +104,6 @@ def _deflated(V: Array, U: Array, retract: Any) -> Array:
 
 
 @method("personalized", {Max: (largest_variance,), Sum: (stiefel_step,)})
-@dataclass(frozen=True, eq=False)
 class PerPCA:
     """Distributed Stiefel gradient ascent with a correction of the local parts.
 

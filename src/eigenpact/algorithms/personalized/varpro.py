@@ -98,7 +98,6 @@ class Point:
 
 
 @method("personalized", {Sum: (exact_local_part,)})
-@dataclass(frozen=True, eq=False)
 class VarPro:
     """Variable projection with quasi-Newton steps.
 

@@ -40,7 +40,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +137,6 @@ def minimize(
 
 
 @method("robust", {Sum: (descend, score_products)}, parts=(DOUBTS,))
-@dataclass(frozen=True, eq=False)
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.
 

@@ -194,7 +194,6 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
     remark="`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
     '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.',
 )
-@dataclass(frozen=True, eq=False)
 class Shrinking:
     """Shrinking hard thresholds with the exact consensus step.  It has no parameters."""
 

@@ -44,8 +44,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...numerics.krylov_space import KrylovSpace, Ritz
 from ...numerics.linalg import Array
 from ..expansion import begin, check_expansion, expand
@@ -59,7 +57,6 @@ from .preconditioner import PRECONDITIONER, preconditioner
 
 
 @method("statistical", parts=(PRODUCTS, PRECONDITIONER))
-@dataclass(frozen=True, eq=False)
 class Davidson:
     """Generalized Davidson with one site's rows as the preconditioner.
 

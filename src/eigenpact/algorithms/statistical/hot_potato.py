@@ -42,7 +42,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,7 +110,6 @@ def _start(rows: Rows, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
     role="estimate",
     remark="Passed from site to site; then `scatter_action`, unless `confirm=False`.",
 )
-@dataclass(frozen=True, eq=False)
 class HotPotato:
     """Oja's algorithm, passed from site to site in the order of their names.
 

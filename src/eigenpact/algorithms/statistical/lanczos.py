@@ -42,8 +42,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...numerics.linalg import Array
 from ..expansion import begin, check_expansion, expand
 from ..goal import EXACT_ANGLE, Goal
@@ -55,7 +53,6 @@ from ..start import Start, given_start
 
 
 @method("statistical", parts=(PRODUCTS,))
-@dataclass(frozen=True, eq=False)
 class Lanczos:
     """Block Lanczos with full reorthogonalization and thick restart.
 

@@ -50,7 +50,6 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
 
@@ -86,7 +85,6 @@ def own_directions(site: Site, k: Any, seed: Any) -> Any:
     role="estimate",
     remark="Then `scatter_action`, unless `confirm=False`.",
 )
-@dataclass(frozen=True, eq=False)
 class OneShot:
     """One round: merge the sites' own principal directions.
 

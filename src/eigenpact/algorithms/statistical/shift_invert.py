@@ -78,7 +78,6 @@ and how many times its accuracy it may miss and still be called converged."""
 
 
 @method("statistical", parts=(PRODUCTS, PRECONDITIONER))
-@dataclass(frozen=True, eq=False)
 class ShiftInvert:
     """Shift-and-invert with preconditioned inner systems.
 
