@@ -51,7 +51,7 @@ NAMED_ABOVE = {
 """File and module of another layer that it names by a string, never importing it: the exceptions, and why."""
 
 READS_ROWS_FOR_LOCALS = {"rows_of", "_spread_by_feature", "entries_of", "covariance_of", "held_out_error"}
-"""Helpers in algorithms/setup.py, robust/entries.py and personalized/parts.py that touch rows; only @local functions call them."""
+"""Helpers in setup.py, robust/entries.py and personalized/parts.py that touch rows; only @local functions call them."""
 
 FORBIDDEN_IN_ALGORITHMS = {
     "time", "datetime", "timeit", "io", "os", "pathlib", "shutil", "tempfile", "subprocess", "socket", "threading", "asyncio",

@@ -164,9 +164,7 @@ class Landmarks(Tracked):
         if problem.landmarks is None:
             raise InputError("solver 'landmarks' needs public rows: pass landmarks=, a table with the same features")
         await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
-        return await track(
-            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), len(problem.landmarks)
-        )
+        return await track(problem, self.columns, self.default_tol, len(problem.landmarks))
 
 
 @method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
@@ -182,6 +180,4 @@ class Tracking(Tracked):
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Centre, iterate."""
         await Local(take_rows, np.int64(self.min_rows))
-        return await track(
-            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), problem.n_features
-        )
+        return await track(problem, self.columns, self.default_tol, problem.n_features)

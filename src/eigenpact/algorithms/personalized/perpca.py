@@ -80,20 +80,20 @@ def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
     if V_half is None:  # line 1
         V_half = site.rng(site.kept["seed"]).standard_normal((d, min(site.kept["rank"], d - r1)))
     V = _deflated(V_half, U, retract)  # line 3
-    W = np.concatenate([U, V], axis=1)
-    SW = S.action(W)
-    G = without(SW, W)  # line 4; W^T S W is symmetric
+    UV = np.concatenate([U, V], axis=1)
+    SUV = S.action(UV)
+    G = without(SUV, UV)  # line 4; [U V]^T S [U V] is symmetric
     if int(choice) == 1:
         U_i, V_half = U + float(eta) * G[:, :r1], retract(V + float(eta) * G[:, r1:])  # line 5
     else:
-        stepped = polar_factor(W + float(eta) * SW)  # line 6
+        stepped = polar_factor(UV + float(eta) * SUV)  # line 6
         U_i, V_half = stepped[:, :r1], stepped[:, r1:]
-    values, rotation = top_eigenpairs(V.T @ SW[:, r1:])
-    gain = promised_gain(G[:, r1:], V.T @ SW[:, r1:], S.trace)
+    values, rotation = top_eigenpairs(V.T @ SUV[:, r1:])
+    gain = promised_gain(G[:, r1:], V.T @ SUV[:, r1:], S.trace)
     watched = np.array([values.sum(), gain, held_out_error(site, U, V)])
     real = values > S.rounding  # directions without variance are none of the answer's, but the next round's start has them
     keep = {"V": (V @ rotation)[:, real], "V_half": np.ascontiguousarray(V_half), "values": values[real]}
-    return Reply((U_i, U.T @ SW[:, :r1], watched), keep)  # line 7
+    return Reply((U_i, U.T @ SUV[:, :r1], watched), keep)  # line 7
 
 
 def _deflated(V: Array, U: Array, retract: Any) -> Array:

@@ -172,5 +172,5 @@ def leading_left(blocks: list[Array], k: int) -> Array:
     >>> leading_left([np.diag([1.0, 2.0, 0.0])], 1).T
     array([[0., 1., 0.]])
     """
-    W = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
-    return np.ascontiguousarray(scipy.linalg.svd(W, full_matrices=False, check_finite=False)[0][:, :k])
+    side_by_side = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
+    return np.ascontiguousarray(scipy.linalg.svd(side_by_side, full_matrices=False, check_finite=False)[0][:, :k])

@@ -14,9 +14,9 @@ Rounds
            one round for each product with C (``linear_systems.py``)
     6.     if CG meets a direction of negative curvature, lambda is below lambda_1: take that direction for w, and raise lambda
     7.     w <- z / ||z||; C w follows from z and its residual without another round
-    8. for k > 1: keep w, go on with P C P, P = I - W W^T
-    9. have W confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if W is not
-       good enough, go through lines 2 to 8 again from W, more cautiously; in the end turn W to its own principal axes
+    8. for k > 1: keep w, go on with P C P, P = I - Z Z^T
+    9. have Z confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if Z is not
+       good enough, go through lines 2 to 8 again from Z, more cautiously; in the end turn Z to its own principal axes
 
     ``literal=True`` is Algorithm 1 as it stands: m_1 and m_2 iterations at fixed shifts that fall from above (lines named there).
 
@@ -143,7 +143,7 @@ class ShiftInvert:
                 found = await find(setup, C, inverse, B[:, j], goal, caution * np.sqrt(k))
                 C.deflate(found.w, found.Cw)
                 believed, finished = max(believed, found.angle), finished and found.good
-            verdict = await confirm(setup, C.W, goal, C.rounds)  # line 9
+            verdict = await confirm(setup, C.Z, goal, C.rounds)  # line 9
             if self.literal or verdict.good(goal) or verdict.rounds + k + 1 >= setup.max_rounds:
                 break
             rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * believed)
@@ -159,7 +159,7 @@ class ShiftInvert:
         lowest = 0.0
         while True:  # line 2
             rho = float(w @ Cw)
-            delta = self._gap(setup, inverse, C.W.shape[1], GAP_SHARE * rho)
+            delta = self._gap(setup, inverse, C.Z.shape[1], GAP_SHARE * rho)
             r = Cw - rho * w
             size = float(np.linalg.norm(r))
             angle = residual_angle(size, rho, rho - delta)
@@ -281,5 +281,5 @@ def _unit(w: Array, C: Deflated, setup: Setup) -> Array:
     length = float(np.linalg.norm(w))
     if length > STILL_NEW:
         return w / length
-    other = C.project(random_orthonormal(len(w), 1, setup.seed + C.W.shape[1])[:, 0])
+    other = C.project(random_orthonormal(len(w), 1, setup.seed + C.Z.shape[1])[:, 0])
     return other / max(float(np.linalg.norm(other)), STILL_NEW)
