@@ -7,10 +7,8 @@ coordinator every site's leading directions.  The table of estimates is kept wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InputError
 from ..numerics.certificate import OVERSAMPLING
 from ..numerics.linalg import Array
 from ..runtime import Costs
@@ -19,9 +17,10 @@ from .consensus.krylov import Krylov
 from .expansion import SHARE_BLOCK
 from .goal import EXACT_ANGLE
 from .method import method
+from .parameters import check, check_choice
 from .setup import Setup
 from .solution import Algorithm, Solution, State
-from .start import Start, check_start
+from .start import Start
 
 GRAM_FEATURES = 5000
 """Beyond this many features the sum of scatter matrices is not considered: it would take the coordinator d^2 numbers."""
@@ -31,7 +30,6 @@ TYPICAL_ROUNDS: dict[Start, int] = {"random": 12, "one-shot": 9}
 
 
 @method("consensus", includes=(Gram, Krylov), role="choice")
-@dataclass(frozen=True, eq=False)
 class Auto:
     """Choose between ``gram`` and ``krylov`` once counts are known.
 
@@ -50,9 +48,9 @@ class Auto:
     default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        if self.costs is not None and not isinstance(self.costs, Costs):
-            raise InputError(f"costs={self.costs!r} must be an engine's Costs, or None to take those of the engine in use")
+        check_choice("start", self.start, Start)
+        known = self.costs is None or isinstance(self.costs, Costs)
+        check("costs", self.costs, known, "an engine's Costs, or None to take those of the engine in use")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Solve with the cheapest candidate, and note the table it was chosen from."""

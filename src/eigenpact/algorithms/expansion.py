@@ -26,21 +26,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
 from ..numerics.certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..numerics.krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
 from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal, unit_columns
 from ..numerics.metrics import kkt, largest_sine
 from ..runtime import Progress, Sum
-from .goal import Goal, in_words
+from .goal import Goal, check_angle_tol, in_words
+from .parameters import check_choice, check_whole
 from .products import scatter_action
 from .setup import Setup
 from .solution import Solution
+from .start import Start
 
 HINDSIGHT, LEARNT, SAFETY = 4, 0.5, 2.0
 """Rounds that are looked back upon; how much lower the bound must be now for a past iterate to count; and a margin."""
@@ -62,10 +62,11 @@ Directions = Callable[[KrylovSpace, Ritz, float], Coroutine[Any, Any, Array]]
 """From the space, Ritz pairs and scaled residual to the directions (d x k) that a method wants to add, of any length."""
 
 
-def check_max_blocks(max_blocks: int) -> None:
-    """Refuse a space too small to restart in."""
-    if not (isinstance(max_blocks, Integral) and max_blocks >= 3):
-        raise InputError(f"max_blocks={max_blocks!r} must be a whole number >= 3: two blocks to keep and one to add")
+def check_expansion(start: Start, angle_tol: float | None, max_blocks: int) -> None:
+    """Refuse parameters with which the loop cannot begin, end, or restart."""
+    check_choice("start", start, Start)
+    check_angle_tol(angle_tol)
+    check_whole("max_blocks", max_blocks, 3, ": two blocks to keep and one to add")
 
 
 def width_of(setup: Setup) -> int:

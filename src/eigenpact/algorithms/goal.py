@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Real
 
-from ..errors import InputError
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array
+from .parameters import check
 from .setup import Setup
 from .solution import cut_in_words
 
@@ -65,5 +65,5 @@ def in_words(angle: float | None) -> str:
 
 def check_angle_tol(angle_tol: float | None) -> None:
     """Refuse a sine that no angle has."""
-    if angle_tol is not None and not (isinstance(angle_tol, Real) and 0 < angle_tol < 1):
-        raise InputError(f"angle_tol={angle_tol!r} must be a sine between 0 and 1, or None for the solver's own")
+    good = angle_tol is None or (isinstance(angle_tol, Real) and 0 < angle_tol < 1)
+    check("angle_tol", angle_tol, good, "a sine between 0 and 1, or None for the solver's own")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 from ..errors import InputError
 from ..runtime import Collective, LocalFunction
@@ -81,6 +81,7 @@ class Method:
         return kinds_of(self.parts)
 
 
+@dataclass_transform(frozen_default=True, eq_default=False)
 def method(
     family: FamilyName,
     uses: Uses | None = None,
@@ -92,7 +93,7 @@ def method(
     estimator: str | None = None,
     remark: str = "",
 ) -> Callable[[Solver], Solver]:
-    """Declare a class with a ``name`` to be a solver.
+    """Declare a class with a ``name`` to be a solver, and make it a frozen dataclass of its parameters if it is none yet.
 
     Parameters
     ----------
@@ -115,6 +116,8 @@ def method(
         name = getattr(solver, "name", None)
         if not isinstance(name, str) or not name:
             raise InputError(f"{solver.__name__} must have a name, as in name = 'my-solver': users and policies write it")
+        if "__dataclass_params__" not in vars(solver):
+            dataclass(frozen=True, eq=False)(solver)
         own = Part(name, dict(uses or {}), remark)
         shared = [*parts, *(part for other in includes for part in declaration_of(other).parts)]
         solver.declared = Method(name, family, own, tuple(shared), role, tuple(results), estimator)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Where a solver may begin: at random, or at the merged principal directions of the single sites.
 
 The one-shot start asks every site once for its own leading eigenvectors V_i (at most k of them), scaled by the square roots of
-their eigenvalues, and takes the leading left singular vectors of W = [V_1, V_2, ...].  W W^T is also a model of the pooled
+their eigenvalues, and takes the leading left singular vectors of A = [V_1, V_2, ...].  A A^T is also a model of the pooled
 scatter, good enough to serve as a proxy afterwards.  It uses ``Gather``: the coordinator must see the single replies to merge
 them, and they tell most of a site's scatter.  It is therefore never chosen unless asked for.
 
@@ -12,7 +12,7 @@ References
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -37,14 +37,8 @@ def leading_directions(site: Site, k: Any) -> Array:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def check_start(start: str) -> None:
-    """Refuse a start that does not exist."""
-    if start not in get_args(Start):
-        raise InputError(f"start={start!r} must be one of {', '.join(get_args(Start))}")
-
-
 async def merged_directions(setup: Setup, k: int, keep: int) -> Array:
-    """W (d x at most ``keep``): orthogonal columns by decreasing length with W W^T close to the pooled scatter.  One round."""
+    """A (d x at most ``keep``): orthogonal columns by decreasing length with A A^T close to the pooled scatter.  One round."""
     if setup.max_rounds < 2:
         raise InputError(f"max_rounds={setup.max_rounds} leaves no round after a one-shot start; use start='random', or raise it")
     merged: Array | None = None

@@ -60,9 +60,9 @@ class Kernel:
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
         if self.name == "rbf":
-            return _exponential(-self.gamma * _squared_distances(X, Y))
+            return np.asarray(np.exp(-self.gamma * _squared_distances(X, Y)))
         if self.name == "laplacian":
-            return _exponential(-self.gamma * cdist(X, Y, "cityblock"))
+            return np.asarray(np.exp(-self.gamma * cdist(X, Y, "cityblock")))
         if self.name == "linear":
             return _cosines(X @ Y.T, np.sum(X * X, axis=1), np.sum(Y * Y, axis=1))
         if self.name == "poly":
@@ -181,10 +181,6 @@ def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Arra
         Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
         blocks.append(np.sqrt(rng.chisquare(d, size=d))[:, None] * Q)
     return np.ascontiguousarray(np.sqrt(2 * gamma) * np.concatenate(blocks)[:count])
-
-
-def _exponential(exponents: Array) -> Array:
-    return np.exp(exponents)
 
 
 def _squared_distances(X: Array, Y: Array) -> Array:

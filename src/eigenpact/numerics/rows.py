@@ -111,14 +111,14 @@ class Rows:
             return squares + np.sum(D * D, axis=1) if far.size else squares
         return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
-    def residual_squares(self, W: Array) -> Array:
-        """Squared lengths (n,) of what orthonormal W (d x k) misses, Y - Y W W^T: no difference of two large numbers."""
-        W_there = W if self.sparse else _like(W, self.X)
+    def residual_squares(self, Z: Array) -> Array:
+        """Squared lengths (n,) of what orthonormal Z (d x k) misses, Y - Y Z Z^T: no difference of two large numbers."""
+        Z_there = Z if self.sparse else _like(Z, self.X)
         squares = [np.zeros(0)]
         for where in slices(self.n, self.d):
             few = Rows(self.X[where], self.mean, self.scale)
             for block in few._dense_blocks() if self.sparse else few._blocks():
-                missed = block - (block @ W_there) @ W_there.T
+                missed = block - (block @ Z_there) @ Z_there.T
                 squares.append(_to_numpy((missed * missed).sum(axis=1)))
         return np.concatenate(squares)
 
@@ -152,12 +152,12 @@ class Rows:
             far, D = self._far()
             if far.size == self.d:
                 return D @ Z
-            W = Z if self.scale is None else Z / self.scale[:, None]
+            scaled = Z if self.scale is None else Z / self.scale[:, None]
             if far.size:
-                W = np.array(W)
-                W[far] = 0.0
-            scores: Array = np.asarray(self.X @ W)
-            scores = scores if self.mean is None else scores - self.mean @ W
+                scaled = np.array(scaled)
+                scaled[far] = 0.0
+            scores: Array = np.asarray(self.X @ scaled)
+            scores = scores if self.mean is None else scores - self.mean @ scaled
             return scores + D @ Z[far] if far.size else scores
         Z_there = _like(Z, self.X)
         return np.concatenate([_to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])

@@ -174,7 +174,7 @@ def preference(C: Array, Z: Array, blocks: list[Array]) -> float | None:
 @pytest.mark.parametrize("stiffness", [1.0, 2.25])
 @pytest.mark.parametrize("inner", ["subspace", "exact", "lanczos"])
 def test_robust_rule_by_dense_matrices(inner: str, stiffness: float) -> None:
-    """Y_i, X_i, W_i, the kept numbers and what is watched, site by site and round by round."""
+    """Y_i, X_i, L_i, the kept numbers and what is watched, site by site and round by round."""
     sites, p = unequal_sites(), 2
     C = scatters(sites)
     Z = np.linalg.qr(np.random.default_rng(1).normal(size=(9, p)))[0]
@@ -193,11 +193,11 @@ def test_robust_rule_by_dense_matrices(inner: str, stiffness: float) -> None:
             Y, watched = client.update(Z, X_new)
             shown = preference(S, Z, blocks)
             deltas[name] = deltas[name] if shown is None else shown
-            X, W = reply.keep["X"], reply.keep["W"]
+            X, L = reply.keep["X"], reply.keep["L"]
             np.testing.assert_allclose(reply.send[0], Y, atol=1e-9 * trace)
             np.testing.assert_allclose(X @ X.T, X_new @ X_new.T, atol=1e-9)
-            np.testing.assert_allclose(X @ W.T + W @ X.T, client.Lambda, atol=1e-9 * trace)
-            np.testing.assert_allclose(X.T @ W, 0, atol=1e-12 * trace)
+            np.testing.assert_allclose(X @ L.T + L @ X.T, client.Lambda, atol=1e-9 * trace)
+            np.testing.assert_allclose(X.T @ L, 0, atol=1e-12 * trace)
             assert reply.keep["delta"] == pytest.approx(deltas[name], abs=1e-7 * trace)
             assert reply.keep["captured"] == pytest.approx(np.trace(X_new.T @ S @ X_new), rel=1e-9)
             assert reply.send[1] == pytest.approx(np.trace(Z.T @ S @ Z), rel=1e-9)
@@ -231,9 +231,9 @@ def test_kept_state_is_two_blocks_and_scalars(inner: str) -> None:
     rows, kept = unequal_sites()["A"], {}
     for k in range(3):
         kept |= robust(rows, kept, np.linalg.qr(np.eye(9)[:, k : k + 2] + 0.1)[0], inner).keep
-        assert sorted(kept) == ["W", "X", "captured", "delta"]
+        assert sorted(kept) == ["L", "X", "captured", "delta"]
         assert [np.shape(kept[name]) for name in sorted(kept)] == [(9, 2), (9, 2), (), ()]
-        assert all(kept[name].base is None or kept[name].base.size <= 9 * 2 for name in ("X", "W"))
+        assert all(kept[name].base is None or kept[name].base.size <= 9 * 2 for name in ("X", "L"))
 
 
 @pytest.mark.parametrize("inner", ["subspace", "lanczos", "exact"])
@@ -340,7 +340,7 @@ def test_too_few_rounds_are_told() -> None:
 
 @pytest.mark.parametrize("solver", [ep.solvers.FAPS(), ep.solvers.FAPS(literal=True, inner="exact")], ids=["robust", "literal"])
 def test_resume_with_kept_state(solver: ep.solvers.FAPS, tmp_path: Any) -> None:
-    """Sites that forgot X_i and W_i are brought there again: the same bits, rounds and history wherever the run ended."""
+    """Sites that forgot X_i and L_i are brought there again: the same bits, rounds and history wherever the run ended."""
 
     class Ended(Exception):
         pass

@@ -8,7 +8,7 @@ Rounds
     1. Z <- a first basis; X_i <- Z
     2. for each round, the coordinator sends Z; at site i:
     3.     H_i = C_i + Lambda_i + beta_i Z Z^T;  X_i <- about its leading k eigenvectors, by a few inner steps         (11), (12)
-    4.     W_i <- -(I - X_i X_i^T) C_i X_i,  Lambda_i = X_i W_i^T + W_i X_i^T: kept as two d x k factors               (15), (16)
+    4.     L_i <- -(I - X_i X_i^T) C_i X_i, the paper's W_i; Lambda_i = X_i L_i^T + L_i X_i^T: kept as two factors     (15), (16)
     5.     the site returns M_i = (beta_i X_i X_i^T - Lambda_i) Z, the paper's Y_i                                     (18), (19)
     6. Z <- orth(sum_i M_i)                                                                                                 (19)
     7. once ||(I - Z Z^T) sum_i M_i||_F is small, have Z confirmed (``confirmation.py``); if it is not good enough, go on
@@ -49,13 +49,10 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ...errors import InputError
 from ...numerics.krylov_space import SMALLEST_STEP
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
@@ -63,10 +60,11 @@ from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal
 from ..method import method
+from ..parameters import check, check_choice, check_positive, check_whole
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
 
 BETA, KAPPA = 0.12, 1.1
@@ -95,45 +93,45 @@ def measure(site: Site) -> Reply:
 @local(
     takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
-    reads=(*CENTRE, "delta", "X", "W", "captured", "largest"),
-    keeps=("X", "W", "captured", "delta"),
+    reads=(*CENTRE, "delta", "X", "L", "captured", "largest"),
+    keeps=("X", "L", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
 )
 def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any) -> Reply:
     """Lines 3 to 5 by the robust rule."""
     rows, kept = rows_of(site), site.kept
     CZ = rows.scatter_action(Z)
-    X, W, captured = (kept["X"], kept["W"], kept["captured"]) if "X" in kept else _first_iterate(Z, CZ)
+    X, L, captured = (kept["X"], kept["L"], kept["captured"]) if "X" in kept else _first_iterate(Z, CZ)
     delta = kept.get("delta", 0.0)
     beta_i = max(float(beta) * kept["largest"], KAPPA * float(stiffness) * delta)
-    H = Subproblem(rows.scatter_action, X, W, Z, beta_i, seen=[(Z, CZ)])
+    H = Subproblem(rows.scatter_action, X, L, Z, beta_i, seen=[(Z, CZ)])
     X_new, CX = solve(H, Z, CZ, get_args(Inner)[int(inner)], int(steps))  # line 3
     outside = largest_outside(H)
     if outside is not None:
         delta = min(outside, kept["largest"]) - float(np.linalg.eigvalsh(Z.T @ CZ)[0])
-    W_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
+    L_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
     send = M, np.float64(np.sum(Z * CZ)), watch(H, captured, X_new, CX, kept["largest"])
-    return Reply(send, {"X": X_new, "W": W_new, "captured": float(np.sum(X_new * CX)), "delta": delta})
+    return Reply(send, {"X": X_new, "L": L_new, "captured": float(np.sum(X_new * CX)), "delta": delta})
 
 
 @local(
     takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
-    reads=(*CENTRE, "beta", "X", "W", "captured", "largest", "distance"),
-    keeps=("X", "W", "captured", "beta", "distance"),
+    reads=(*CENTRE, "beta", "X", "L", "captured", "largest", "distance"),
+    keeps=("X", "L", "captured", "beta", "distance"),
     bound={"captured": "trace"},
 )
 def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, adapt: Any) -> Reply:
     """Lines 3 to 5 by the paper; beta_i begins at ``share`` lambda_1(C_i) and grows if ``adapt``, or is ``absolute``."""
     rows, kept = rows_of(site), site.kept
     CX = rows.scatter_action(kept.get("X", Z))
-    X, W, captured = (kept["X"], kept["W"], kept["captured"]) if "X" in kept else _first_iterate(Z, CX)
+    X, L, captured = (kept["X"], kept["L"], kept["captured"]) if "X" in kept else _first_iterate(Z, CX)
     beta_i = kept.get("beta", float(share) * kept["largest"] + float(absolute))
-    H = Subproblem(rows.scatter_action, X, W, Z, beta_i)
+    H = Subproblem(rows.scatter_action, X, L, Z, beta_i)
     X_new, CX = solve(H, X, CX, get_args(Inner)[int(inner)], LITERAL_STEPS, LITERAL_CHANGE)  # line 3
-    W_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
+    L_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
     send = M, np.float64(np.sum(rows.project(Z) ** 2)), watch(H, captured, X_new, CX, kept["largest"])
-    keep = {"X": X_new, "W": W_new, "captured": float(np.sum(X_new * CX)), "beta": beta_i}
+    keep = {"X": X_new, "L": L_new, "captured": float(np.sum(X_new * CX)), "beta": beta_i}
     if bool(adapt) and float(share) > 0:  # (25)
         apart = distance(X, Z)
         grows = kept.get("distance", np.inf) <= (1 + LITERAL_SLACK) * apart
@@ -142,16 +140,16 @@ def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, ad
 
 
 def _first_iterate(Z: Array, CZ: Array) -> tuple[Array, Array, float]:
-    """X_i = Z, its multiplier W_i (16) and the variance tr(X_i^T C_i X_i) it captures."""
+    """X_i = Z, its multiplier L_i (16) and the variance tr(X_i^T C_i X_i) it captures."""
     inside = Z.T @ CZ
     return Z, Z @ inside - CZ, float(np.trace(inside))
 
 
 def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, Array]:
-    """W_i = -(I - X X^T) C X (16) and M_i = (beta X X^T - X W^T - W X^T) Z (18), (19)."""
-    W = X @ (X.T @ CX) - CX
+    """L_i = -(I - X X^T) C X (16) and M_i = (beta X X^T - X L^T - L X^T) Z (18), (19)."""
+    L = X @ (X.T @ CX) - CX
     overlap = X.T @ H.Z
-    return W, X @ (H.beta * overlap - W.T @ H.Z) - W @ overlap
+    return L, X @ (H.beta * overlap - L.T @ H.Z) - L @ overlap
 
 
 @method(
@@ -160,7 +158,6 @@ def _multiplier_and_message(H: Subproblem, X: Array, CX: Array) -> tuple[Array, 
     parts=(PRODUCTS,),
     remark="`literal_step` replaces `consensus_step` with `literal=True`.",
 )
-@dataclass(frozen=True, eq=False)
 class FAPS:
     """Consensus on subspaces by penalties and low-rank multipliers.
 
@@ -194,19 +191,15 @@ class FAPS:
 
     def __post_init__(self) -> None:
         if self.start is not None:
-            check_start(self.start)
-        if self.inner not in get_args(Inner):
-            raise InputError(f"inner={self.inner!r} must be one of {', '.join(get_args(Inner))}")
-        if not (isinstance(self.steps, Integral) and self.steps >= 1):
-            raise InputError(f"steps={self.steps!r} must be a whole number >= 1")
-        if self.beta is not None and not (isinstance(self.beta, Real) and 0 < self.beta < np.inf):
-            raise InputError(f"beta={self.beta!r} must be a number > 0, or None for the rule's own")
-        if self.beta_unit not in ("site", "trace") or (self.beta_unit == "trace" and not self.literal):
-            raise InputError(f"beta_unit={self.beta_unit!r} must be 'site', or 'trace' together with literal=True")
-        if not self.literal and self.beta is not None and self.beta > KAPPA * STIFFEST:
-            raise InputError(
-                f"beta={self.beta!r} must be at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True"
-            )
+            check_choice("start", self.start, Start)
+        check_choice("inner", self.inner, Inner)
+        check_whole("steps", self.steps)
+        unit = self.beta_unit == "site" or (self.beta_unit == "trace" and self.literal)
+        check("beta_unit", self.beta_unit, unit, "'site', or 'trace' together with literal=True")
+        if self.beta is not None:
+            check_positive("beta", self.beta, ", or None for the rule's own")
+            small = self.literal or self.beta <= KAPPA * STIFFEST
+            check("beta", self.beta, small, f"at most {KAPPA * STIFFEST:g} under the robust rule; or use literal=True")
 
     @property
     def chosen_start(self) -> Start:

@@ -24,8 +24,6 @@ Differences from the paper
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...numerics.certificate import TIE, ZERO, Cut
@@ -44,7 +42,6 @@ def scatter_triangle(site: Site) -> Array:
 
 
 @method("consensus", {Sum: (scatter_triangle,)})
-@dataclass(frozen=True, eq=False)
 class Gram:
     """Sum of the scatter matrices; exact in one round."""
 

@@ -51,7 +51,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,13 +59,13 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import begin, check_max_blocks, expand, width_of
-from ..goal import EXACT_ANGLE, Goal, check_angle_tol
+from ..expansion import begin, check_expansion, expand, width_of
+from ..goal import EXACT_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
-from ..start import STIR, Start, check_start, merged_directions
+from ..start import STIR, Start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05
 """How well the model's eigenvectors are computed: the first ones absolutely, the others relative to the current residual."""
@@ -111,7 +110,6 @@ def secant_model(proxy: Rows, space: KrylovSpace, trace: float, k: int, seed: in
     parts=(PRODUCTS,),
     remark="`model_directions` runs only with `proxy=` a site's name, and only at that site.",
 )
-@dataclass(frozen=True, eq=False)
 class Krylov:
     """Block Krylov with thick restart, and a secant model when there is a proxy.
 
@@ -138,25 +136,23 @@ class Krylov:
     default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        check_angle_tol(self.angle_tol)
-        check_max_blocks(self.max_blocks)
+        check_expansion(self.start, self.angle_tol, self.max_blocks)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed."""
         width = width_of(setup)
-        W, rounds = np.zeros((setup.n_features, 0)) if state is None else state["W"], 0
+        merged, rounds = np.zeros((setup.n_features, 0)) if state is None else state["W"], 0
         if state is None and start is None and self.start == "one-shot":
-            W, rounds = await merged_directions(setup, width, self.max_blocks * width), 1
-            start = orthonormalize(W[:, :width])
+            merged, rounds = await merged_directions(setup, width, self.max_blocks * width), 1
+            start = orthonormalize(merged[:, :width])
             await Progress(basis=start)
-        proxy = self._proxy(setup, W)
+        proxy = self._proxy(setup, merged)
         if state is None:
             if start is None and proxy is not None:
                 start = await _model(setup, KrylovSpace.empty(setup.n_features), width, FIRST_ACCURACY, proxy)
             state = await begin(setup, start, rounds)  # lines 1, 3
 
-        facts = {"W": W, "doubts": state.get("doubts", np.array([0.0, np.inf]))}
+        facts = {"W": merged, "doubts": state.get("doubts", np.array([0.0, np.inf]))}
 
         async def model(space: KrylovSpace, ritz: Ritz, residual: float) -> Array:  # line 7
             doubts, before = facts["doubts"].tolist()
@@ -170,13 +166,13 @@ class Krylov:
         goal = Goal.of(setup, self.angle_tol, self.default_angle)
         return await expand(setup, directions, state, goal=goal, max_blocks=self.max_blocks, facts=facts)  # lines 2 to 7
 
-    def _proxy(self, setup: Setup, W: Array) -> str | Rows | None:
+    def _proxy(self, setup: Setup, merged: Array) -> str | Rows | None:
         """What models the unseen part of C: the own site's name, public rows, or what the one-shot start brought."""
         if isinstance(self.proxy, str):
             return self.proxy
         if self.proxy is not None:
             return setup.public_rows(self.proxy)
-        return Rows(np.ascontiguousarray(W.T)) if W.shape[1] else None
+        return Rows(np.ascontiguousarray(merged.T)) if merged.shape[1] else None
 
 
 async def _model(setup: Setup, space: KrylovSpace, k: int, accuracy: float, proxy: str | Rows) -> Array:

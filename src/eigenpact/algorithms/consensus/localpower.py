@@ -40,20 +40,18 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes
 from ...runtime import Progress, Site, Sum, local
 from ..goal import LINEAR_ANGLE
 from ..method import method
+from ..parameters import check_choice, check_whole
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 from .subspace import Subspace, iteration_state
 
 Align = Literal["procrustes", "sign", "none"]
@@ -89,7 +87,6 @@ def aligned(A: Array, B: Array, how: Align) -> Array:
     includes=(Subspace,),
     remark="From the round on in which q is 1, `scatter_action` replaces `local_power`.",
 )
-@dataclass(frozen=True, eq=False)
 class LocalPower:
     """Subspace iteration with q local steps a round, q halved until it is 1.
 
@@ -114,13 +111,10 @@ class LocalPower:
     default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        for name in ("q", "patience"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or int(value) < 1:
-                raise InputError(f"{name}={value!r} must be a whole number >= 1")
-        if self.align not in get_args(Align):
-            raise InputError(f"align={self.align!r} must be one of {', '.join(get_args(Align))}")
+        check_choice("start", self.start, Start)
+        check_whole("q", self.q)
+        check_whole("patience", self.patience)
+        check_choice("align", self.align, Align)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Take local steps while q > 1, then iterate until the KKT residual is small."""

@@ -1,7 +1,7 @@
 """A site's part of FAPS: its subproblem, eigensolvers for it, and the quantities that the paper's theory speaks of.
 
 The subproblem asks for the leading k eigenvectors of H = C_i + Lambda_i + beta_i Z Z^T (12).  H is never formed where it is
-large: C_i is applied through the rows, and Lambda_i = X W^T + W X^T and Z Z^T have low rank.  Equation numbers are those of the
+large: C_i is applied through the rows, and Lambda_i = X L^T + L X^T and Z Z^T have low rank.  Equation numbers are those of the
 FAPS paper.
 """
 
@@ -34,11 +34,11 @@ VISIBLE = 1e-7
 
 @dataclass(eq=False)
 class Subproblem:
-    """H = C + X W^T + W X^T + beta Z Z^T (d x d), given by C's action; ``seen`` are the blocks multiplied by C so far."""
+    """H = C + X L^T + L X^T + beta Z Z^T (d x d), given by C's action; ``seen`` are the blocks multiplied by C so far."""
 
     scatter_action: Callable[[Array], Array]
     X: Array
-    W: Array
+    L: Array
     Z: Array
     beta: float
     seen: list[tuple[Array, Array]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Subproblem:
 
     def rest(self, V: Array) -> Array:
         """(H - C) V."""
-        return self.X @ (self.W.T @ V) + self.W @ (self.X.T @ V) + self.beta * (self.Z @ (self.Z.T @ V))
+        return self.X @ (self.L.T @ V) + self.L @ (self.X.T @ V) + self.beta * (self.Z @ (self.Z.T @ V))
 
 
 def solve(H: Subproblem, V: Array, CV: Array, inner: Inner, steps: int, change: float = 0.0) -> tuple[Array, Array]:
@@ -125,9 +125,9 @@ WATCHED = ("distance2", "lagrangian", "decrease", "gradient2", "gradient_after2"
 
 def watch(H: Subproblem, captured: float, X_new: Array, CX: Array, largest: float) -> Array:
     """What the theory watches, in the order of WATCHED; ``captured`` is tr(X^T C X) and ``largest`` lambda_1(C) = ||A_i||^2."""
-    X, W, Z, beta = H.X, H.W, H.Z, H.beta
+    X, L, Z, beta = H.X, H.L, H.Z, H.beta
     overlap, apart = X.T @ Z, distance(X, Z)
-    lagrangian = -captured / 2 + np.sum(overlap.T * (Z.T @ W)) + beta / 4 * apart**2  # (10), with <Lambda, X X^T> = 0
+    lagrangian = -captured / 2 + np.sum(overlap.T * (Z.T @ L)) + beta / 4 * apart**2  # (10), with <Lambda, X X^T> = 0
     HX = CX + H.rest(X_new)
     before, after = captured + beta * np.sum(overlap**2), np.sum(X_new * HX)  # -2 h(X), -2 h(X_new)
     gradient = beta * np.linalg.norm((Z - X @ overlap) @ overlap.T)  # (29)

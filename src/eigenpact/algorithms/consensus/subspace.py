@@ -36,8 +36,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...numerics.linalg import Array, orthonormalize
@@ -46,17 +44,17 @@ from ...runtime import Progress, Sum
 from ..confirmation import confirm, confirmed_solution, unconfirmed
 from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
+from ..parameters import check_choice
 from ..products import PRODUCTS, scatter_action
 from ..setup import TIGHTEST_TOL, Setup
 from ..solution import Solution, State, residual_angle
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 
 STEADY = 0.1
 """A contraction that changes by less than this share of its distance from 1 is taken for that of the gap."""
 
 
 @method("consensus", parts=(PRODUCTS,))
-@dataclass(frozen=True, eq=False)
 class Subspace:
     """Federated subspace iteration.
 
@@ -76,7 +74,7 @@ class Subspace:
     default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
+        check_choice("start", self.start, Start)
         check_angle_tol(self.angle_tol)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:

@@ -29,7 +29,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,6 @@ def node_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any
 
 
 @method("graph", {Local: (node_directions,)}, role="baseline", results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class Own:
     """Every node for itself."""
 
@@ -86,7 +84,6 @@ class Own:
 
 
 @method("graph", {Exchange: (send_rows,), Local: (node_directions,)}, role="baseline", results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class Neighbourhood:
     """Every node with its neighbours' rows.
 

@@ -36,7 +36,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from ...numerics.kernels import Kernel, landmark_features, random_features
 from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, local
 from ..method import method
+from ..parameters import check, check_whole
 from .gossip import GOSSIP, NOW
 from .network import GraphProblem, GraphSolution, Network
 from .tracking import TRACKING, most_rounds, track
@@ -108,10 +108,8 @@ class Tracked:
     min_rows: int
 
     def __post_init__(self) -> None:
-        for name, least in (("columns", 0), ("min_rows", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name}={value!r} must be a whole number >= {least}")
+        check_whole("columns", self.columns, 0)
+        check_whole("min_rows", self.min_rows)
 
     @staticmethod
     def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
@@ -120,7 +118,6 @@ class Tracked:
 
 
 @method("graph", {Local: (map_randomly,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class RandomFeatures(Tracked):
     """Kernel PCA by random features.
 
@@ -141,8 +138,8 @@ class RandomFeatures(Tracked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_features < 2 or self.n_features % 2:
-            raise InputError(f"n_features={self.n_features!r} must be an even number >= 2: a cosine and a sine of each frequency")
+        even = self.n_features >= 2 and self.n_features % 2 == 0
+        check("n_features", self.n_features, even, "an even number >= 2: a cosine and a sine of each frequency")
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Map, centre, iterate."""
@@ -153,7 +150,6 @@ class RandomFeatures(Tracked):
 
 
 @method("graph", {Local: (map_to_landmarks,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
-@dataclass(frozen=True, eq=False)
 class Landmarks(Tracked):
     """Kernel PCA on the span of public rows.  ``columns``, ``min_rows``: as for RandomFeatures."""
 
@@ -168,13 +164,10 @@ class Landmarks(Tracked):
         if problem.landmarks is None:
             raise InputError("solver 'landmarks' needs public rows: pass landmarks=, a table with the same features")
         await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
-        return await track(
-            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), len(problem.landmarks)
-        )
+        return await track(problem, self.columns, self.default_tol, len(problem.landmarks))
 
 
 @method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
-@dataclass(frozen=True, eq=False)
 class Tracking(Tracked):
     """PCA of the rows themselves.  ``columns``, ``min_rows``: as for RandomFeatures."""
 
@@ -187,6 +180,4 @@ class Tracking(Tracked):
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Centre, iterate."""
         await Local(take_rows, np.int64(self.min_rows))
-        return await track(
-            problem, problem.n_components + self.columns, problem.stopping_tol(self.default_tol), problem.n_features
-        )
+        return await track(problem, self.columns, self.default_tol, problem.n_features)

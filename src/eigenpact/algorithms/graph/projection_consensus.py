@@ -47,15 +47,15 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ...errors import InputError, ProgramError
+from ...errors import ProgramError
 from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
 from ..method import method
+from ..parameters import check, check_choice
 from . import neighbourhood, trust
 from .deflation import DEFLATION, remove_direction
 from .frames import FRAMES, agree_on_direction, make_frame
@@ -77,7 +77,7 @@ TIED, TIED_TOL = 0.9, 1e-3
 """Directions whose variances have a larger ratio turn towards the first so slowly that steps must be this small to tell."""
 
 Span = Literal["own", "neighbourhood"]
-STARTS = ("agreed", "own", "random")
+Start = Literal["agreed", "own", "random"]
 PAPER_SCHEDULE = ((10, 10.0), (10, 50.0), (0, 100.0))
 """For how many iterations the paper's rho for neighbours has which value.  The last one stays, and is the node's own always."""
 
@@ -201,7 +201,6 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
     "Numbers that nodes agree on go from neighbour to neighbour as `pass_on_maximum`.",
 )
-@dataclass(frozen=True, eq=False)
 class ProjectionConsensus:
     """Algorithm 1.
 
@@ -227,7 +226,7 @@ class ProjectionConsensus:
 
     schedule: Literal["constant", "paper"] = "constant"
     rho: float | None = None
-    start: Literal["agreed", "own", "random"] = "agreed"
+    start: Start = "agreed"
     span: Span = "own"
     noise: float = 0.0
     centring_features: int = 4096
@@ -238,18 +237,14 @@ class ProjectionConsensus:
     default_iterations = 30
 
     def __post_init__(self) -> None:
-        if self.schedule not in ("constant", "paper"):
-            raise InputError(f"schedule={self.schedule!r} must be 'constant' or 'paper'")
-        if self.rho is not None and not (self.rho > 0 and self.schedule == "constant"):
-            raise InputError(f"rho={self.rho!r} must be a number > 0, or None for the rule; the paper's schedule has its own")
-        if self.start not in STARTS:
-            raise InputError(f"start={self.start!r} must be one of {', '.join(STARTS)}")
-        if self.span not in ("own", "neighbourhood"):
-            raise InputError(f"span={self.span!r} must be 'own' or 'neighbourhood'")
-        if not self.noise >= 0:
-            raise InputError(f"noise={self.noise!r} must be a standard deviation >= 0")
-        if self.centring_features < 2 or self.centring_features % 2:
-            raise InputError(f"centring_features={self.centring_features!r} must be an even number >= 2")
+        check("schedule", self.schedule, self.schedule in ("constant", "paper"), "'constant' or 'paper'")
+        own_rho = self.rho is None or (self.rho > 0 and self.schedule == "constant")
+        check("rho", self.rho, own_rho, "a number > 0, or None for the rule; the paper's schedule has its own")
+        check_choice("start", self.start, Start)
+        check("span", self.span, self.span in ("own", "neighbourhood"), "'own' or 'neighbourhood'")
+        check("noise", self.noise, self.noise >= 0, "a standard deviation >= 0")
+        even = self.centring_features >= 2 and self.centring_features % 2 == 0
+        check("centring_features", self.centring_features, even, "an even number >= 2")
 
     @staticmethod
     def most_rounds(network: Network, iterations: int, k: int) -> int:
@@ -294,7 +289,7 @@ class ProjectionConsensus:
 
     async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float]:
         """Lines 2 to 7: iterations, and how far the last one moved a direction."""
-        start = np.float64(STARTS.index(self.start)), np.int64(problem.seed), np.float64(self.keep_iterates)
+        start = np.float64(get_args(Start).index(self.start)), np.int64(problem.seed), np.float64(self.keep_iterates)
         largest = float(await Max(begin_component, *start))  # lines 2, 3
         smallest = 1 + min(len(others) for others in problem.network.graph.values())
         largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1

@@ -5,17 +5,17 @@ Problem
     mean A = (1/J) sum_j A_j, A_j = F_j^T F_j (m x m), at every node.
 
 Rounds
-    1. W <- one random orthonormal m x b basis at all nodes (b >= k);  S_j <- A_j W
+    1. Z <- one random orthonormal m x b basis at all nodes (b >= k);  S_j <- A_j Z
     2. for each iteration:
     3.     S_j <- the mean over nodes of the S_j, by ``gossip.average`` to a fixed precision
-    4.     stop if the Ritz residual of the first k, ||S_j V - W_j V T||_F / tr A, is at most tol at every node
-    5.     W_j' <- Q of S_j = Q R with diag R > 0;  S_j <- S_j + A_j W_j' - A_j W_j;  W_j <- W_j'
-    6. components <- the first k Ritz vectors W_j V
+    4.     stop if the Ritz residual of the first k, ||S_j V - Z_j V T||_F / tr A, is at most tol at every node
+    5.     Z_j' <- Q of S_j = Q R with diag R > 0;  S_j <- S_j + A_j Z_j' - A_j Z_j;  Z_j <- Z_j'
+    6. components <- the first k Ritz vectors Z_j V
 
 Leaves the site
     S_j (m x b) and its running averages, to every neighbour.  No table of features is sent, and yet a neighbour that keeps what
-    it gets learns much.  The first message is A_j W with a W that all know: with b >= m it gives A_j.  Every later iteration
-    begins with S_j + A_j (W' - W), unmixed.  A neighbour that is a node's only one (a leaf's) knows all that went in and has W'
+    it gets learns much.  The first message is A_j Z with a Z that all know: with b >= m it gives A_j.  Every later iteration
+    begins with S_j + A_j (Z' - Z), unmixed.  A neighbour that is a node's only one (a leaf's) knows all that went in and has Z'
     to the precision of averages, so each iteration gives it b more directions of A_j, and ceil(m / b) iterations the whole
     scatter; a test does this.  With several neighbours no single one has all that went in; together they have.
 
@@ -71,34 +71,34 @@ def centre_features(site: Site, center: Any) -> Reply:
     return Reply(keep={"features": F, "mean": mean, NOW: np.array([[np.sum(F * F)], [float(len(F))]])})
 
 
-@local(takes={"b": "", "seed": ""}, reads=("features", NOW), keeps=("trace", "rows", "W", "AW", NOW))
+@local(takes={"b": "", "seed": ""}, reads=("features", NOW), keeps=("trace", "rows", "Z", "AZ", NOW))
 def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     """Begin with the same random basis everywhere."""
     F = site.kept["features"]
     if np.any(F) and not 1 / LARGEST_TRACE < site.kept[NOW][0, 0] < LARGEST_TRACE:
         raise InputError("the squares of the values underflow or overflow; give the data in other units, nearer to 1")
-    W = random_orthonormal(F.shape[1], int(b), int(seed))
-    AW = F.T @ (F @ W)
+    Z = random_orthonormal(F.shape[1], int(b), int(seed))
+    AZ = F.T @ (F @ Z)
     trace, rows = site.kept[NOW][:, 0]
-    return Reply(keep={"trace": trace, "rows": rows, "W": W, "AW": AW, NOW: AW})
+    return Reply(keep={"trace": trace, "rows": rows, "Z": Z, "AZ": AZ, NOW: AZ})
 
 
 @local(
     takes={"k": ""},
     sends={"residual": ""},
-    reads=("W", NOW, "features", "trace", "AW"),
-    keeps=("components", "eigenvalues", "W", "AW", "residual", NOW),
+    reads=("Z", NOW, "features", "trace", "AZ"),
+    keeps=("components", "eigenvalues", "Z", "AZ", "residual", NOW),
 )
 def advance(site: Site, k: Any) -> Reply:  # lines 4, 5, 6
     """Ritz vectors of the basis and its tracked product; then the next basis."""
-    W, S, F = site.kept["W"], site.kept[NOW], site.kept["features"]
-    values, V = top_eigenpairs(W.T @ S, int(k))
+    Z, S, F = site.kept["Z"], site.kept[NOW], site.kept["features"]
+    values, V = top_eigenpairs(Z.T @ S, int(k))
     trace = float(site.kept["trace"])
-    residual = float(np.linalg.norm(S @ V - (W @ V) * values)) / trace if trace > 0 else 0.0
+    residual = float(np.linalg.norm(S @ V - (Z @ V) * values)) / trace if trace > 0 else 0.0
     Q = q_factor(S)
     AQ = F.T @ (F @ Q)
-    found = {"components": fix_signs(W @ V), "eigenvalues": np.maximum(values, 0.0), "residual": residual}
-    return Reply(send=residual, keep=found | {"W": Q, "AW": AQ, NOW: S + AQ - site.kept["AW"]})
+    found = {"components": fix_signs(Z @ V), "eigenvalues": np.maximum(values, 0.0), "residual": residual}
+    return Reply(send=residual, keep=found | {"Z": Q, "AZ": AQ, NOW: S + AQ - site.kept["AZ"]})
 
 
 def most_rounds(network: Network, iterations: int) -> int:

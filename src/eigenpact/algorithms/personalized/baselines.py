@@ -28,7 +28,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,6 @@ def own_part(site: Site, U: Array, r1: Any) -> Reply:
 
 
 @method("personalized", {Sum: (own_part,)}, role="baseline")
-@dataclass(frozen=True, eq=False)
 class Individual:
     """Every site's own PCA with r1 + r2 components; nothing is shared."""
 
@@ -80,7 +79,6 @@ class Individual:
 
 
 @method("personalized", {Sum: (own_part,)}, includes=(Krylov,), role="baseline")
-@dataclass(frozen=True, eq=False)
 class Pooled:
     """PCA of all rows together with r1 + r2 components; nothing is local."""
 
@@ -102,7 +100,6 @@ class Pooled:
 
 
 @method("personalized", {Sum: (exact_local_part,)}, parts=(MERGED_START,), role="baseline")
-@dataclass(frozen=True, eq=False)
 class DistPCA:
     """Global components from the mean of the sites' projectors, local ones from what they leave: two rounds."""
 

@@ -43,20 +43,18 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import InputError
 from ...numerics.linalg import Array, polar_factor, q_factor, top_eigenpairs, without
 from ...runtime import Local, Max, Progress, Reply, Site, Sum, local
 from ..method import method
+from ..parameters import check, check_choice, check_positive
 from ..solution import Solution, State
 from .local_part import promised_gain
 from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
-from .start import Start, check_start, first_global
+from .start import Start, first_global
 
 Retraction = Literal["polar", "qr"]
 
@@ -82,20 +80,20 @@ def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
     if V_half is None:  # line 1
         V_half = site.rng(site.kept["seed"]).standard_normal((d, min(site.kept["rank"], d - r1)))
     V = _deflated(V_half, U, retract)  # line 3
-    W = np.concatenate([U, V], axis=1)
-    SW = S.action(W)
-    G = without(SW, W)  # line 4; W^T S W is symmetric
+    UV = np.concatenate([U, V], axis=1)
+    SUV = S.action(UV)
+    G = without(SUV, UV)  # line 4; [U V]^T S [U V] is symmetric
     if int(choice) == 1:
         U_i, V_half = U + float(eta) * G[:, :r1], retract(V + float(eta) * G[:, r1:])  # line 5
     else:
-        stepped = polar_factor(W + float(eta) * SW)  # line 6
+        stepped = polar_factor(UV + float(eta) * SUV)  # line 6
         U_i, V_half = stepped[:, :r1], stepped[:, r1:]
-    values, rotation = top_eigenpairs(V.T @ SW[:, r1:])
-    gain = promised_gain(G[:, r1:], V.T @ SW[:, r1:], S.trace)
+    values, rotation = top_eigenpairs(V.T @ SUV[:, r1:])
+    gain = promised_gain(G[:, r1:], V.T @ SUV[:, r1:], S.trace)
     watched = np.array([values.sum(), gain, held_out_error(site, U, V)])
     real = values > S.rounding  # directions without variance are none of the answer's, but the next round's start has them
     keep = {"V": (V @ rotation)[:, real], "V_half": np.ascontiguousarray(V_half), "values": values[real]}
-    return Reply((U_i, U.T @ SW[:, :r1], watched), keep)  # line 7
+    return Reply((U_i, U.T @ SUV[:, :r1], watched), keep)  # line 7
 
 
 def _deflated(V: Array, U: Array, retract: Any) -> Array:
@@ -106,7 +104,6 @@ def _deflated(V: Array, U: Array, retract: Any) -> Array:
 
 
 @method("personalized", {Max: (largest_variance,), Sum: (stiefel_step,)})
-@dataclass(frozen=True, eq=False)
 class PerPCA:
     """Distributed Stiefel gradient ascent with a correction of the local parts.
 
@@ -130,13 +127,11 @@ class PerPCA:
     default_tol = 5e-5
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        if self.choice not in (1, 2) or isinstance(self.choice, bool):
-            raise InputError(f"choice={self.choice!r} must be 1 or 2")
-        if self.retraction not in get_args(Retraction):
-            raise InputError(f"retraction={self.retraction!r} must be one of {', '.join(get_args(Retraction))}")
-        if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
-            raise InputError(f"step={self.step!r} must be a number > 0, or None for 1 / max_i lambda_1(S_i)")
+        check_choice("start", self.start, Start)
+        check("choice", self.choice, self.choice in (1, 2) and not isinstance(self.choice, bool), "1 or 2")
+        check_choice("retraction", self.retraction, Retraction)
+        if self.step is not None:
+            check_positive("step", self.step, ", or None for 1 / max_i lambda_1(S_i)")
 
     async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb with steps of constant size."""

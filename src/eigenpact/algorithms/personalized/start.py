@@ -21,7 +21,7 @@ References
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,17 +37,11 @@ STIR = 1e-3
 """Size of the random part mixed into a merged start: one that is exactly a saddle point would be left by rounding only."""
 
 
-@local(takes={"k": "", "scaled": ""}, sends={"W": "d <=k"}, reads=PART, bound="none")
+@local(takes={"k": "", "scaled": ""}, sends={"V": "d <=k"}, reads=PART, bound="none")
 def leading_part(site: Site, k: Any, scaled: Any) -> Array:
     """At most k leading eigenvectors of S_i, if ``scaled`` times the square roots of their eigenvalues."""
     values, V = covariance_of(site).leading(int(k))
     return V * np.sqrt(values) if bool(scaled) else V
-
-
-def check_start(start: str) -> None:
-    """Refuse a start that does not exist."""
-    if start not in get_args(Start):
-        raise InputError(f"start={start!r} must be one of {', '.join(get_args(Start))}")
 
 
 async def merged_start(setup: PersonalSetup, kind: Start) -> Array:
@@ -56,11 +50,11 @@ async def merged_start(setup: PersonalSetup, kind: Start) -> Array:
         raise InputError(f"max_rounds={setup.max_rounds} leaves no round after a merged start; give 2 or more, or start='random'")
     r1, d = setup.whole_components(), setup.n_features
     replies = await Gather(leading_part, np.int64(min(d, r1 + setup.n_local)), np.bool_(kind == "covariance"))
-    W = np.concatenate(list(replies.values()), axis=1)
-    if W.shape[1] >= d:
-        U = top_eigenpairs(W @ W.T, r1)[1]
+    side_by_side = np.concatenate(list(replies.values()), axis=1)
+    if side_by_side.shape[1] >= d:
+        U = top_eigenpairs(side_by_side @ side_by_side.T, r1)[1]
     else:
-        U = W @ top_eigenpairs(W.T @ W, min(r1, W.shape[1]))[1]
+        U = side_by_side @ top_eigenpairs(side_by_side.T @ side_by_side, min(r1, side_by_side.shape[1]))[1]
         U = orthonormalize(np.concatenate([U, random_orthonormal(d, r1, setup.seed)], axis=1))[:, :r1]
     return np.ascontiguousarray(U)
 

@@ -49,11 +49,12 @@ import numpy as np
 from ...numerics.linalg import Array, polar_factor, top_eigenpairs, without
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
+from ..parameters import check_choice
 from ..solution import Solution, State
 from .local_part import hidden_gain, promised_gain
 from .parts import PART, PATIENCE, PersonalSetup, covariance_of, held_out_error, settle
 from .secants import Secants
-from .start import Start, check_start, first_global
+from .start import Start, first_global
 
 ENOUGH = 1e-4
 """A step is taken if f rises by this share of what its gradient promises."""
@@ -97,7 +98,6 @@ class Point:
 
 
 @method("personalized", {Sum: (exact_local_part,)})
-@dataclass(frozen=True, eq=False)
 class VarPro:
     """Variable projection with quasi-Newton steps.
 
@@ -115,7 +115,7 @@ class VarPro:
     default_tol = 5e-6
 
     def __post_init__(self) -> None:
-        check_start(self.start)
+        check_choice("start", self.start, Start)
 
     async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb until the gradient is small, or until the error on rows held out no longer falls."""

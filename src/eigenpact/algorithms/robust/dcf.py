@@ -40,8 +40,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +50,7 @@ from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
+from ..parameters import check_positive, check_whole
 from ..setup import CENTRE
 from ..solution import State
 from .agreement import RobustSetup
@@ -138,7 +137,6 @@ def minimize(
 
 
 @method("robust", {Sum: (descend, score_products)}, parts=(DOUBTS,))
-@dataclass(frozen=True, eq=False)
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.
 
@@ -167,14 +165,12 @@ class DCF:
     default_tol = 1e-6
 
     def __post_init__(self) -> None:
-        for name in ("K", "sweeps"):
-            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)!r} must be a whole number >= 1")
-        for name in ("lam", "rho"):
-            if not isinstance(getattr(self, name), Real) or not 0 < getattr(self, name) < np.inf:
-                raise InputError(f"{name}={getattr(self, name)!r} must be a number > 0")
-        if self.step != "auto" and not (isinstance(self.step, Real) and 0 < self.step < np.inf):
-            raise InputError(f"step={self.step!r} must be a number > 0, or 'auto'")
+        check_whole("K", self.K)
+        check_whole("sweeps", self.sweeps)
+        check_positive("lam", self.lam)
+        check_positive("rho", self.rho)
+        if self.step != "auto":
+            check_positive("step", self.step, ", or 'auto'")
 
     async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Descend and average until U rests."""

@@ -69,6 +69,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...numerics.linalg import Array, orthonormalize, polar_factor, random_orthonormal, top_eigenpairs
 from ...numerics.metrics import mean_sine
@@ -193,7 +194,6 @@ def turn_scores(site: Site, rotation: Array) -> Reply:
     remark="`clipped_step` in the first rounds, then `threshold_step`; with an uneven spectrum "
     '`turn_scores` sets weak columns aside and `widened_step` finds new ones; `turn_scores` also cuts with `rank="upper"`.',
 )
-@dataclass(frozen=True, eq=False)
 class Shrinking:
     """Shrinking hard thresholds with the exact consensus step.  It has no parameters."""
 
@@ -219,24 +219,17 @@ class Shrinking:
     async def _attempt(self, setup: RobustSetup, U: Array, searching: bool, weak: float, t: int) -> Attempt:
         """Lines 2 to 10 from the basis U, after t rounds."""
         tol, problem, d = setup.stopping_tol(self.default_tol), setup.problem, setup.n_features
-        shift, tau, observed = np.zeros(d), START * setup.size, int(setup.observed.sum())
+        tau, observed = START * setup.size, int(setup.observed.sum())
         negligible = max(NEGLIGIBLE * tol * setup.size, setup.rounding)
         aside, held, placed, resting = U[:, :0], 0, searching, 0
-        revealed, gap, turn, doubt = False, Fall(0, 1.0), np.inf, ""
-        last_clipped = min(t + CLIPPED_ROUNDS, problem.last_round - 1)
-        while t < last_clipped and turn > RESTLESS:  # line 2
-            G, B = await Sum(clipped_step, U, shift, np.float64(tau))
-            D = consensus_step(G, B, setup.centred) / np.maximum(setup.observed / setup.n_samples, LEAST_SHARE)[:, None]
-            U_prev, (U, shift, turn) = U, moved(U, shift, D)
-            t += 1
-            await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
+        revealed, gap, doubt = False, Fall(0, 1.0), ""
+        t, U, shift = await self._clip(setup, U, tau, t)
         begun = t
         while t < problem.last_round:
             G, B, by_feature, counts = await Sum(threshold_step, U, shift, np.float64(tau))  # lines 3, 4
             t += 1
             k, residuals = U.shape[1], Residuals(counts, tau, observed)
-            D = consensus_step(G, B, setup.centred) / np.maximum(by_feature / setup.n_samples, LEAST_SHARE)[:, None]  # line 5
-            U_prev, (U, shift, turn) = U, moved(U, shift, D)
+            U_prev, (U, shift, turn) = U, moved(U, shift, self._step(setup, G, B, by_feature))  # line 5
             wrong = 1 - residuals.trusted / observed
             details = {"turn": turn, "threshold": tau, "deviation": residuals.deviation, "wrong": wrong, "rank": float(k)}
             await Progress(basis=beside(U, aside), details=details)
@@ -277,6 +270,21 @@ class Shrinking:
         B = np.pad(B, ((0, missing), (0, missing)))  # columns that are still set aside have no scores yet
         B[[k, -1]], B[:, [k, -1]] = B[[-1, k]], B[:, [-1, k]]
         return Attempt(beside(U, aside), B, shift, residuals, turn, converged, doubt, t, gap, revealed)
+
+    async def _clip(self, setup: RobustSetup, U: Array, tau: float, t: int) -> tuple[int, Array, Array]:
+        """Rounds so far, U and m after line 2."""
+        last, shift, turn = min(t + CLIPPED_ROUNDS, setup.problem.last_round - 1), np.zeros(len(U)), np.inf
+        while t < last and turn > RESTLESS:
+            G, B = await Sum(clipped_step, U, shift, np.float64(tau))
+            U, shift, turn = moved(U, shift, self._step(setup, G, B, setup.observed))
+            t += 1
+            await Progress(basis=U, details={"turn": turn, "threshold": tau, "rank": float(U.shape[1])})
+        return t, U, shift
+
+    @staticmethod
+    def _step(setup: RobustSetup, G: Array, B: Array, trusted: NDArray[Any]) -> Array:
+        """Line 5: how [U m] changes (d x k+1), each feature's part divided by the share of its entries that are ``trusted``."""
+        return consensus_step(G, B, setup.centred) / np.maximum(trusted / setup.n_samples, LEAST_SHARE)[:, None]
 
     async def _widen(self, setup: RobustSetup, U: Array, N: Array, shift: Array, tau: float, t: int) -> tuple[int, Array]:
         """Rounds so far, and line 8: the columns (d x p) beside U that explain most of what it leaves, from N (d x p)."""

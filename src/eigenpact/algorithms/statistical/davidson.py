@@ -44,22 +44,19 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...numerics.krylov_space import KrylovSpace, Ritz
 from ...numerics.linalg import Array
-from ..expansion import begin, check_max_blocks, expand
-from ..goal import EXACT_ANGLE, Goal, check_angle_tol
+from ..expansion import begin, check_expansion, expand
+from ..goal import EXACT_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution, State
-from ..start import Start, check_start, given_start
+from ..start import Start, given_start
 from .preconditioner import PRECONDITIONER, preconditioner
 
 
 @method("statistical", parts=(PRODUCTS, PRECONDITIONER))
-@dataclass(frozen=True, eq=False)
 class Davidson:
     """Generalized Davidson with one site's rows as the preconditioner.
 
@@ -86,9 +83,7 @@ class Davidson:
     default_angle = EXACT_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
-        check_angle_tol(self.angle_tol)
-        check_max_blocks(self.max_blocks)
+        check_expansion(self.start, self.angle_tol, self.max_blocks)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Expand by preconditioned residuals until the answer is good enough."""

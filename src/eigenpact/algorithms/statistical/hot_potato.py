@@ -4,11 +4,11 @@ Problem
     Estimate the leading k eigenvectors of the covariance behind all rows; site i holds the centred rows Y_i (n_i x d).
 
 Rounds
-    The state is a basis W (d x q, q = k + 1), running variances s (q) along it, and the number t of rows seen.
-    1. the first site sets W, s to the leading eigenvectors and variances of its own rows, t <- n_1, and passes the state on
+    The state is a basis Z (d x q, q = k + 1), running variances s (q) along it, and the number t of rows seen.
+    1. the first site sets Z, s to the leading eigenvectors and variances of its own rows, t <- n_1, and passes the state on
     2. each following site takes its rows in random order, in batches Y (b x d):
-    3.     s <- ((t - b) s + column squares of Y W) / t, after t <- t + b
-    4.     W <- orth(W + eta_t Y^T Y W / b),   eta_t = log(t / (t - b)) / delta_t
+    3.     s <- ((t - b) s + column squares of Y Z) / t, after t <- t + b
+    4.     Z <- orth(Z + eta_t Y^T Y Z / b),   eta_t = log(t / (t - b)) / delta_t
     5. the last site passes the state to the coordinator, who takes the first k columns
     6. one more round, unless ``confirm=False``: C Z, which gives variances and tells how good the estimate is
 
@@ -18,7 +18,7 @@ Step size without tuning
     2 s_k / sqrt(t).  The batch is as large as keeps eta_t s_1 below ``LONGEST_STEP``.
 
 Leaves the site
-    W (d x q), s (q) and t, to the next site.  The coordinator relays every state, and a journal keeps it.  Who sees the state
+    Z (d x q), s (q) and t, to the next site.  The coordinator relays every state, and a journal keeps it.  Who sees the state
     before and after a site's turn learns about that site's rows, the more so the fewer they are; the first state is the first
     site's own principal directions.
 
@@ -42,8 +42,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -53,6 +51,7 @@ from ...numerics.linalg import Array, orthonormalize
 from ...numerics.rows import Rows
 from ...runtime import Chain, Progress, Site, local
 from ..method import method
+from ..parameters import check_whole
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
@@ -62,29 +61,29 @@ LONGEST_STEP = 0.5
 """Largest eta_t s_1: beyond 1 a batch would count for more than all rows before it."""
 
 
-STATE = {"W": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
+STATE = {"Z": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
 """What is passed on; ``most`` is the largest batch allowed."""
 
 
 @local(takes=STATE, sends=STATE, reads=CENTRE, bound="none")
-def pass_over(site: Site, W: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
+def pass_over(site: Site, Z: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
     """The state after one pass over the own rows; with t = 0, the start."""
     rows, seen, rng = rows_of(site), int(t), site.rng(int(seed))
     if seen == 0:
-        W, s = _start(rows, W.shape[1], rng)  # line 1
-        return W, s, np.float64(rows.n), k, most, seed
+        Z, s = _start(rows, Z.shape[1], rng)  # line 1
+        return Z, s, np.float64(rows.n), k, most, seed
     order, first = rng.permutation(rows.n), 0
     while first < rows.n:  # line 2
         delta = gap(s, int(k), seen)
         largest = float(s.max())
         batch = seen * delta * LONGEST_STEP / largest if largest > 0 else rows.n
         part = rows.take(order[first : first + max(1, int(min(batch, most)))])
-        scores = part.project(W)
+        scores = part.project(Z)
         first, before, seen = first + part.n, seen, seen + part.n
         s = (before * s + np.sum(scores**2, axis=0)) / seen  # line 3
         eta = np.log(seen / before) / delta if delta > 0 else 0.0
-        W = orthonormalize(W + (eta / part.n) * part.transposed_action(scores))  # line 4
-    return W, s, np.float64(seen), k, most, seed
+        Z = orthonormalize(Z + (eta / part.n) * part.transposed_action(scores))  # line 4
+    return Z, s, np.float64(seen), k, most, seed
 
 
 def gap(s: Array, k: int, t: int) -> float:
@@ -111,7 +110,6 @@ def _start(rows: Rows, q: int, rng: np.random.Generator) -> tuple[Array, Array]:
     role="estimate",
     remark="Passed from site to site; then `scatter_action`, unless `confirm=False`.",
 )
-@dataclass(frozen=True, eq=False)
 class HotPotato:
     """Oja's algorithm, passed from site to site in the order of their names.
 
@@ -130,9 +128,8 @@ class HotPotato:
     default_angle = float("inf")
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.max_batch, Integral) and not isinstance(self.max_batch, bool)
-        if self.max_batch is not None and not (whole and self.max_batch >= 1):
-            raise InputError(f"max_batch={self.max_batch!r} must be a whole number >= 1, or None for as many as the step allows")
+        if self.max_batch is not None:
+            check_whole("max_batch", self.max_batch, more=", or None for as many as the step allows")
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Pass the state around once, and confirm."""
@@ -146,11 +143,11 @@ class HotPotato:
         q = min(k + 1, d)
         most = setup.n_samples if self.max_batch is None else int(self.max_batch)
         nothing = np.zeros((d, q)), np.zeros(q), np.float64(0), np.int64(k), np.float64(most), np.int64(setup.seed)
-        W, s, *_ = await Chain(pass_over, *nothing)  # lines 1 to 5
-        Z = np.ascontiguousarray(W[:, :k])
+        found, s, *_ = await Chain(pass_over, *nothing)  # lines 1 to 5
+        Z = np.ascontiguousarray(found[:, :k])
         if self.confirm:
             await Progress(basis=Z)
-            return await judged(setup, Z, W[:, k:], "hot potato")  # line 6
+            return await judged(setup, Z, found[:, k:], "hot potato")  # line 6
         await Progress(basis=Z, objective=setup.share(setup.n_samples * s[:k]))
         order = np.argsort(-s[:k])
         reason = "hot potato, not confirmed: nothing is known of its error"

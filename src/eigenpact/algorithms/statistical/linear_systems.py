@@ -27,10 +27,10 @@ PATIENCE = 4.0
 
 @dataclass(eq=False)
 class Deflated:
-    """P C P with P = I - W W^T for the vectors W (d x j) found so far, whose products CW = C W are known; counts its rounds."""
+    """P C P with P = I - Z Z^T for the vectors Z (d x j) found so far, whose products CZ = C Z are known; counts its rounds."""
 
-    W: Array
-    CW: Array
+    Z: Array
+    CZ: Array
     rounds: int
     max_rounds: int
 
@@ -41,7 +41,7 @@ class Deflated:
 
     def project(self, v: Array) -> Array:
         """P v (d)."""
-        return without(v, self.W)
+        return without(v, self.Z)
 
     async def times(self, v: Array) -> Array:
         """P C P v (d).  One round."""
@@ -52,18 +52,18 @@ class Deflated:
         return self.project(G[:, 0]) * length
 
     def with_vector(self, w: Array, Cw: Array) -> tuple[Array, Array]:
-        """W and C W with one more vector w (d), orthogonal to W, and its deflated product P C P w (d)."""
-        return np.column_stack([self.W, w]), np.column_stack([self.CW, Cw + self.W @ (self.CW.T @ w)])
+        """Z and C Z with one more vector w (d), orthogonal to Z, and its deflated product P C P w (d)."""
+        return np.column_stack([self.Z, w]), np.column_stack([self.CZ, Cw + self.Z @ (self.CZ.T @ w)])
 
     def deflate(self, w: Array, Cw: Array) -> None:
         """Count w among what was found."""
-        self.W, self.CW = self.with_vector(w, Cw)
+        self.Z, self.CZ = self.with_vector(w, Cw)
 
     async def tell(self, setup: Setup, w: Array, Cw: Array, angle: float) -> None:
         """Report what was found so far, with w."""
-        W, CW = self.with_vector(w, Cw)
-        share = setup.share(np.sum(W * CW, axis=0))
-        await Progress(basis=W, objective=share, kkt=kkt(CW, W, setup.trace), details={"angle": angle})
+        Z, CZ = self.with_vector(w, Cw)
+        share = setup.share(np.sum(Z * CZ, axis=0))
+        await Progress(basis=Z, objective=share, kkt=kkt(CZ, Z, setup.trace), details={"angle": angle})
 
 
 @dataclass(frozen=True, eq=False)

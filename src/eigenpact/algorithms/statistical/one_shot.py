@@ -50,9 +50,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -61,6 +60,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array, orthonormalize, procrustes, top_eigenpairs, unit_columns
 from ...runtime import Gather, Progress, Site, local
 from ..method import method
+from ..parameters import check, check_choice
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
@@ -85,7 +85,6 @@ def own_directions(site: Site, k: Any, seed: Any) -> Any:
     role="estimate",
     remark="Then `scatter_action`, unless `confirm=False`.",
 )
-@dataclass(frozen=True, eq=False)
 class OneShot:
     """One round: merge the sites' own principal directions.
 
@@ -107,10 +106,8 @@ class OneShot:
     default_angle = float("inf")
 
     def __post_init__(self) -> None:
-        if self.merge not in get_args(Merge):
-            raise InputError(f"merge={self.merge!r} must be one of {', '.join(get_args(Merge))}")
-        if not isinstance(self.confirm, bool):
-            raise InputError(f"confirm={self.confirm!r} must be True or False")
+        check_choice("merge", self.merge, Merge)
+        check("confirm", self.confirm, isinstance(self.confirm, bool), "True or False")
         if self.reference is not None and self.merge != "sign":
             raise InputError(f"reference={self.reference!r} is for merge='sign' only; leave it out with merge={self.merge!r}")
 
@@ -175,5 +172,5 @@ def leading_left(blocks: list[Array], k: int) -> Array:
     >>> leading_left([np.diag([1.0, 2.0, 0.0])], 1).T
     array([[0., 1., 0.]])
     """
-    W = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
-    return np.ascontiguousarray(scipy.linalg.svd(W, full_matrices=False, check_finite=False)[0][:, :k])
+    side_by_side = np.concatenate([*blocks, np.zeros((blocks[0].shape[0], k))], axis=1)  # the zeros make it wide enough
+    return np.ascontiguousarray(scipy.linalg.svd(side_by_side, full_matrices=False, check_finite=False)[0][:, :k])

@@ -30,14 +30,11 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..consensus.subspace import Subspace
 from ..method import method
 
 
 @method("statistical", includes=(Subspace,))
-@dataclass(frozen=True, eq=False)
 class Power(Subspace):
     """The power method.
 

@@ -14,9 +14,9 @@ Rounds
            one round for each product with C (``linear_systems.py``)
     6.     if CG meets a direction of negative curvature, lambda is below lambda_1: take that direction for w, and raise lambda
     7.     w <- z / ||z||; C w follows from z and its residual without another round
-    8. for k > 1: keep w, go on with P C P, P = I - W W^T
-    9. have W confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if W is not
-       good enough, go through lines 2 to 8 again from W, more cautiously; in the end turn W to its own principal axes
+    8. for k > 1: keep w, go on with P C P, P = I - Z Z^T
+    9. have Z confirmed (``confirmation.py``), since nothing here tells the gap, nor that no direction was missed; if Z is not
+       good enough, go through lines 2 to 8 again from Z, more cautiously; in the end turn Z to its own principal axes
 
     ``literal=True`` is Algorithm 1 as it stands: m_1 and m_2 iterations at fixed shifts that fall from above (lines named there).
 
@@ -58,10 +58,11 @@ from ...numerics.linalg import Array, random_orthonormal
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
+from ..parameters import check, check_choice
 from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution, State, residual_angle
-from ..start import Start, check_start, first_block
+from ..start import Start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
 from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
 
@@ -77,7 +78,6 @@ and how many times its accuracy it may miss and still be called converged."""
 
 
 @method("statistical", parts=(PRODUCTS, PRECONDITIONER))
-@dataclass(frozen=True, eq=False)
 class ShiftInvert:
     """Shift-and-invert with preconditioned inner systems.
 
@@ -110,12 +110,11 @@ class ShiftInvert:
     default_angle = LINEAR_ANGLE
 
     def __post_init__(self) -> None:
-        check_start(self.start)
+        check_choice("start", self.start, Start)
         check_angle_tol(self.angle_tol)
-        if self.inner not in ("cg", "nesterov"):
-            raise InputError(f"inner={self.inner!r} must be 'cg' or 'nesterov'")
-        if self.gap is not None and not (isinstance(self.gap, Real) and 0 < self.gap < 1):
-            raise InputError(f"gap={self.gap!r} must be a share of the trace in (0, 1), or None to read it off the proxy")
+        check("inner", self.inner, self.inner in ("cg", "nesterov"), "'cg' or 'nesterov'")
+        share = self.gap is None or (isinstance(self.gap, Real) and 0 < self.gap < 1)
+        check("gap", self.gap, share, "a share of the trace in (0, 1), or None to read it off the proxy")
         if self.literal and self.gap is None and self.proxy is None:
             raise InputError("literal=True needs an estimate of the gap: give gap= (a share of the trace) or proxy=")
         if self.literal and self.inner != "cg":
@@ -144,7 +143,7 @@ class ShiftInvert:
                 found = await find(setup, C, inverse, B[:, j], goal, caution * np.sqrt(k))
                 C.deflate(found.w, found.Cw)
                 believed, finished = max(believed, found.angle), finished and found.good
-            verdict = await confirm(setup, C.W, goal, C.rounds)  # line 9
+            verdict = await confirm(setup, C.Z, goal, C.rounds)  # line 9
             if self.literal or verdict.good(goal) or verdict.rounds + k + 1 >= setup.max_rounds:
                 break
             rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * believed)
@@ -160,7 +159,7 @@ class ShiftInvert:
         lowest = 0.0
         while True:  # line 2
             rho = float(w @ Cw)
-            delta = self._gap(setup, inverse, C.W.shape[1], GAP_SHARE * rho)
+            delta = self._gap(setup, inverse, C.Z.shape[1], GAP_SHARE * rho)
             r = Cw - rho * w
             size = float(np.linalg.norm(r))
             angle = residual_angle(size, rho, rho - delta)
@@ -282,5 +281,5 @@ def _unit(w: Array, C: Deflated, setup: Setup) -> Array:
     length = float(np.linalg.norm(w))
     if length > STILL_NEW:
         return w / length
-    other = C.project(random_orthonormal(len(w), 1, setup.seed + C.W.shape[1])[:, 0])
+    other = C.project(random_orthonormal(len(w), 1, setup.seed + C.Z.shape[1])[:, 0])
     return other / max(float(np.linalg.norm(other)), STILL_NEW)
