@@ -161,6 +161,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     kept = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "EIGENPACT_DEBUG"}}
     kept |= {"PATH": path, "OMP_NUM_THREADS": "1", "EIGENPACT_EXAMPLE_PORT": _free_port(), "FLWR_HOME": str(tmp_path / ".flwr")}
+    kept |= {"OMPI_MCA_mpi_yield_when_idle": "1"}  # other tests run beside
     made = Page(tmp_path, module, kept)
     try:
         yield made

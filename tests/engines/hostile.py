@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,10 @@ class Prober:
     def run(self) -> None:
         """Ask as the job, and as the server that it says it is."""
         cell = collab.fl_ctx.get_engine().get_cell()
-        told = {
-            f"{site} {claimed}": ask_to_print(cell, site, file, claimed)
-            for site, file in self._files.items()
-            for claimed in ("", "server")
-        }
+        asked = [(site, file, claimed) for site, file in self._files.items() for claimed in ("", "server")]
+        with ThreadPoolExecutor(len(asked)) as at_once:
+            answers = at_once.map(lambda ask: ask_to_print(cell, *ask), asked)
+        told = {f"{site} {claimed}": answer for (site, _, claimed), answer in zip(asked, answers, strict=True)}
         Path(self._report).write_text(json.dumps(told))
 
 
@@ -54,8 +54,11 @@ def spying(name: str, data: str, _features: Any) -> Any:
 
 
 def _spy(name: str, others: list[Any], cell: Any, kit: Path) -> None:
-    told = {other.name: _call(other) for other in others}
-    files = {other.name: ask_to_print(cell, other.name, str(kit.parent / other.name / "kit.json")) for other in others}
+    names = [other.name for other in others]
+    with ThreadPoolExecutor(2 * len(others)) as at_once:
+        calls = at_once.map(_call, others)
+        answers = at_once.map(lambda other: ask_to_print(cell, other, str(kit.parent / other / "kit.json")), names)
+    told, files = dict(zip(names, calls, strict=True)), dict(zip(names, answers, strict=True))
     (kit / "report.tmp").write_text(json.dumps({"site": name, "calls": told, "files": files}))
     (kit / "report.tmp").rename(kit / "report.json")
 

@@ -1,15 +1,10 @@
-"""Run under mpiexec by test_mpi.py: every rank takes part with its share of the sites; rank 0 writes what came out.
-
-Usage: python -m mpi4py -m tests.engines.mpi_job FOLDER PLACEMENT [PLACEMENT ...]
-"""
+"""Run on ranks by test_mpi.py: every rank takes part with its share of the sites; rank 0 writes what came out."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-
-from mpi4py import MPI
+from typing import Any
 
 import eigenpact as ep
 from tests.engines import conformance
@@ -26,9 +21,8 @@ def rank_of(placement: str, i: int, size: int) -> int:
     }[placement]
 
 
-def main(folder: Path, placements: list[str]) -> None:
+def main(comm: Any, folder: str, placements: list[str]) -> None:
     """Run the suite with the sites placed in each of these ways."""
-    comm = MPI.COMM_WORLD
     for placement in placements:
         ranks = {name: rank_of(placement, i, comm.size) for i, name in enumerate(problem_sites())}
         mine = {name: X for name, X in problem_sites().items() if ranks[name] == comm.rank}
@@ -36,8 +30,4 @@ def main(folder: Path, placements: list[str]) -> None:
         text = json.dumps(answers)
         assert len(set(comm.allgather(text))) == 1, "ranks ended with different answers"
         if comm.rank == 0:
-            (folder / f"{placement}.json").write_text(text)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+            Path(folder, f"{placement}.json").write_text(text)

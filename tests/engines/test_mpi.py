@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines import InProcess
 from tests.engines import conformance
+from tests.engines.mpi_pool import Pool
 from tests.engines.problems import problem_sites
 
 pytest.importorskip("mpi4py")
@@ -26,35 +28,69 @@ ROOT = Path(__file__).parents[2]
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 WITH_ABORT = ("-m", "mpi4py")
 """How to start Python so that an exception on one rank ends the job."""
+POOLED = 7
+"""Ranks for all jobs that neither fail nor kill: two more than there are sites."""
 
 
-def mpiexec(
-    ranks: int, *arguments: str, folder: Path, timeout: float = 120, start: tuple[str, ...] = WITH_ABORT
-) -> subprocess.CompletedProcess[str]:
-    """Run a Python program on this many ranks of this machine; a job that hangs fails the test."""
+def mpiexec(ranks: int, *arguments: str, folder: Path, start: tuple[str, ...] = WITH_ABORT) -> subprocess.Popen[str]:
+    """Start a Python program on this many ranks of this machine."""
     environment = os.environ | {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_btl_sm_backing_directory": str(folder),  # a killed rank leaves its shared memory behind
+        "OMPI_MCA_mpi_yield_when_idle": "1",  # other tests run beside
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
     }
     command = [str(MPIEXEC), "--oversubscribe", "-n", str(ranks), sys.executable, *start, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def run_job(folder: Path, ranks: int, code: str, *arguments: object, **options):
-    """Run a script on ranks; it finds ``np``, ``ep``, ``comm`` and ``rank``."""
+HEAD = """
+import os, signal, sys
+import numpy as np
+from mpi4py import MPI
+import eigenpact as ep
+"""
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory) -> Iterator[Pool]:
+    """As many ranks as the largest job needs, for all jobs that neither fail nor kill."""
+    folder = tmp_path_factory.mktemp("pool")
+    made = Pool(partial(mpiexec, POOLED, folder=folder), folder)
+    yield made
+    made.close()
+
+
+def run_in(pool: Pool, folder: Path, ranks: int, code: str, *arguments: object, timeout: float = 120):
+    """Run a script on ranks of the pool; it finds ``np``, ``ep``, ``comm`` and ``rank``."""
     script = folder / "job.py"
-    head = "import os, signal, sys\nimport numpy as np\nfrom mpi4py import MPI\nimport eigenpact as ep\n"
-    script.write_text(head + "comm = MPI.COMM_WORLD\nrank = comm.rank\n" + textwrap.dedent(code))
-    return mpiexec(ranks, str(script), *map(str, arguments), folder=folder, **{"timeout": 60} | options)
+    script.write_text(HEAD + textwrap.dedent(code))
+    return pool.run(ranks, script, *map(str, arguments), timeout=timeout)
 
 
 @pytest.fixture
-def job(tmp_path: Path):
-    """job(ranks, code, *arguments): see ``run_job``."""
-    return partial(run_job, tmp_path)
+def job(pool: Pool, tmp_path: Path):
+    """job(ranks, code, *arguments): see ``run_in``."""
+    return partial(run_in, pool, tmp_path)
+
+
+@pytest.fixture
+def own_job(tmp_path: Path):
+    """The same, by an mpiexec of its own; a job that hangs fails the test."""
+
+    def run(ranks: int, code: str, *arguments: object, timeout: float = 60, start: tuple[str, ...] = WITH_ABORT):
+        script = tmp_path / "job.py"
+        script.write_text(HEAD + "comm = MPI.COMM_WORLD\nrank = comm.rank\n" + textwrap.dedent(code))
+        with mpiexec(ranks, str(script), *map(str, arguments), folder=tmp_path, start=start) as process:
+            try:
+                said = process.communicate(timeout=timeout)
+            finally:
+                process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, *said)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +101,11 @@ def in_process() -> dict[str, conformance.Answer]:
 
 @pytest.mark.parametrize(
     ("ranks", "placements"),
-    [(1, ["dealt"]), (2, ["dealt"]), (4, ["reversed", "pairs", "last"]), (7, ["dealt"])],
+    [(1, ["dealt"]), (2, ["dealt"]), (4, ["reversed", "pairs", "last"]), (POOLED, ["dealt"])],
 )
-def test_same_bits_and_ledger_on_ranks(ranks: int, placements: list[str], in_process, tmp_path: Path) -> None:
+def test_same_bits_and_ledger_on_ranks(ranks: int, placements: list[str], in_process, job, tmp_path: Path) -> None:
     """Named sites give the same bits and ledger on any number of ranks, also more than sites, whichever rank holds which."""
-    done = mpiexec(ranks, "-m", "tests.engines.mpi_job", str(tmp_path), *placements, folder=tmp_path)
+    done = job(ranks, "from tests.engines.mpi_job import main; main(comm, sys.argv[1], sys.argv[2:])", tmp_path, *placements)
     assert done.returncode == 0, done.stderr
     for placement in placements:
         found = json.loads((tmp_path / f"{placement}.json").read_text())
@@ -203,6 +239,7 @@ REFUSALS_JOB = """
         return data
     mpi.receive = counted
     outcome = exchange()  # the ranks still understand each other
+    mpi.receive = receive
     sent = sum(m.bytes for m in outcome.ledger if m.function == "rows")
     everyone = comm.gather(told)
     if rank == 0:
@@ -212,9 +249,9 @@ REFUSALS_JOB = """
 
 
 @pytest.fixture(scope="module")
-def refusals(tmp_path_factory):
+def refusals(pool, tmp_path_factory):
     """What each of four ranks is told about runs that are refused or fail, one after the other in one job."""
-    done = run_job(tmp_path_factory.mktemp("refusals"), 4, REFUSALS_JOB)
+    done = run_in(pool, tmp_path_factory.mktemp("refusals"), 4, REFUSALS_JOB)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -252,7 +289,7 @@ def test_messages_between_nodes_do_not_pass_through_rank_0(refusals) -> None:
 
 
 @pytest.mark.parametrize(("when", "start"), [("before", WITH_ABORT), ("after", ())])
-def test_a_rank_that_fails_outside_the_fit_ends_the_job(job, when: str, start: tuple[str, ...]) -> None:
+def test_a_rank_that_fails_outside_the_fit_ends_the_job(own_job, when: str, start: tuple[str, ...]) -> None:
     """An exception in a rank's own script ends all: with ``python -m mpi4py`` at any time, else once the engine was used."""
     code = """
         def fit():
@@ -263,13 +300,13 @@ def test_a_rank_that_fails_outside_the_fit_ends_the_job(job, when: str, start: t
             raise OSError("rank 1 cannot read its file")
         fit()
     """
-    done = job(2, code, when, start=start)
+    done = own_job(2, code, when, start=start)
     assert done.returncode != 0
     assert "rank 1 cannot read its file" in done.stderr
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_rank_that_fails_between_requests_ends_the_job(job, who: int) -> None:
+def test_a_rank_that_fails_between_requests_ends_the_job(own_job, who: int) -> None:
     """A failure that is no local function's ends the job with a traceback, even without ``python -m mpi4py``."""
     code = """
         from eigenpact.runtime import wire
@@ -284,7 +321,7 @@ def test_a_rank_that_fails_between_requests_ends_the_job(job, who: int) -> None:
         X = np.random.default_rng(rank).normal(size=(30, 5))
         ep.FederatedPCA(2, solver="subspace", engine="mpi").fit({f"site{rank}": X})
     """
-    done = job(2, code, who, start=())
+    done = own_job(2, code, who, start=())
     assert done.returncode != 0
     assert "no room for a message" in done.stderr
     assert f"rank {who} failed as told above; the whole job ends" in done.stderr
@@ -324,16 +361,16 @@ def uninterrupted() -> dict[str, conformance.Answer]:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("victim", "solver"), [(2, "subspace"), (0, "subspace"), (3, "krylov")])
-def test_a_killed_rank_ends_the_job_which_resumes_from_its_journal(job, tmp_path, uninterrupted, victim, solver) -> None:
+def test_a_killed_rank_ends_the_job_which_resumes_from_its_journal(own_job, tmp_path, uninterrupted, victim, solver) -> None:
     """kill -9 of a serving rank, or of rank 0, in mid-run: a clear end; the same job again has the bits of one never killed."""
     journal = tmp_path / "journal"
-    killed = job(4, KILLED_JOB, journal, victim, solver)
+    killed = own_job(4, KILLED_JOB, journal, victim, solver)
     assert killed.returncode != 0
     assert killed.stdout == ""
     assert f"rank {victim}" in killed.stderr
     assert "signal 9 (Killed)" in killed.stderr
     assert journal.stat().st_size > 0
-    again = job(4, KILLED_JOB, journal, -1, solver)
+    again = own_job(4, KILLED_JOB, journal, -1, solver)
     assert again.returncode == 0, again.stderr
     found, expected = json.loads(again.stdout), uninterrupted[solver]
     resent = [row for row in found["ledger"] if row[-1] == "resent"]
@@ -375,7 +412,7 @@ def test_rows_that_changed_at_another_rank_are_noticed(job, tmp_path) -> None:
 
 @pytest.mark.faults
 @pytest.mark.crowded
-def test_many_ranks_on_few_cores(job) -> None:
+def test_many_ranks_on_few_cores(own_job) -> None:
     """40 sites on 32 ranks, far more than there are cores."""
     code = """
         from tests.engines import conformance
@@ -389,7 +426,7 @@ def test_many_ranks_on_few_cores(job) -> None:
             assert conformance.of_model(pca) == conformance.of_model(ep.FederatedPCA(2, **options).fit(sites))
             print(comm.size, len(pca.sites_))
     """
-    done = job(32, code, timeout=300)
+    done = own_job(32, code, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["32", "40"]
 
@@ -431,9 +468,9 @@ GRAPH_JOB = """
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(3, 5), pytest.param(20, 20, marks=pytest.mark.paper)])
-def test_graph_estimators_on_ranks_equal_one_process(job, tmp_path: Path, ranks: int, nodes: int) -> None:
+def test_graph_estimators_on_ranks_equal_one_process(job, own_job, tmp_path: Path, ranks: int, nodes: int) -> None:
     """Two components each, at every method's own tolerance: what a node finds is what it finds in one process."""
-    done = job(ranks, GRAPH_JOB, tmp_path, nodes, timeout=500)
+    done = (job if ranks <= POOLED else own_job)(ranks, GRAPH_JOB, tmp_path, nodes, timeout=500)
     assert done.returncode == 0, done.stderr
     (alone,) = (np.load(path) for path in tmp_path.glob("inprocess-*.npz"))
     spread = [np.load(path) for path in tmp_path.glob("mpi-*.npz")]

@@ -17,7 +17,7 @@ ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 OPEN_POLICY = {
     "solvers": [*ALL_SOLVERS, "programs"],
     "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
-    "modules": ["tests.engines.conformance"],
+    "modules": ["tests.engines.functions"],
     "min_rows": 5,
     "max_rounds": 3000,
     "max_message_bytes": 1 << 20,

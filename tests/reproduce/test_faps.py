@@ -52,7 +52,7 @@ def tiny(monkeypatch):
             "p": {**sweep, "components": [2, 4]},
             "xi": {**sweep, "decay": [1.2, 1.1]},
         },
-        "fig3": {"rows": 2400},
+        "fig3": {"rows": 900},
         "fig4": {"features": 40, "rows": 2000, "sites": 4, "components": 10, "condition": [10, 100]},
         "table4": {"features": 100, "row_counts": [100 * i for i in range(1, 9)], "components": 5, "decay": 1.02},
     }
@@ -187,7 +187,10 @@ def test_table4():
 
 
 @pytest.mark.usefixtures("tiny")
-def test_fig2_and_table2():
+def test_fig2_and_table2(monkeypatch):
+    """Both are read off the same runs, which are run once here."""
+    runs = list(paper._sweeps(Size.small, 0, SILENT))
+    monkeypatch.setattr(paper, "_sweeps", lambda *_: iter(runs))
     figure, table = make("faps-fig2"), make("faps-table2")
     assert [grid.columns[0] for grid in figure.grids] == ["features", "rows", "components", "decay"]
     for letter, grid in zip(paper.SWEEPS, figure.grids, strict=True):

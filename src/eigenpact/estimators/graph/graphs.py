@@ -1,4 +1,7 @@
-"""From a ``graph`` argument to node -> neighbours: a short name, an edge list, a mapping or a networkx Graph."""
+"""From a ``graph`` argument to node -> neighbours: a short name, an edge list, a mapping or a networkx Graph.
+
+``networkx`` is imported where it is first used: it takes a quarter of a second, and most processes have no graph.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
-
-import networkx
 
 from ...errors import InputError
 
@@ -27,6 +28,8 @@ def find_graph(graph: Any, names: Collection[str]) -> Neighbours:
     >>> find_graph([("a", "b"), ("b", "c")], ["a", "b", "c"])["b"]
     ('a', 'c')
     """
+    import networkx
+
     nodes = natural_order(names)
     found = _built(graph, nodes)
     if found.is_directed():
@@ -49,6 +52,8 @@ def natural_order(names: Iterable[str]) -> list[str]:
 
 
 def _built(graph: Any, nodes: list[str]) -> Any:
+    import networkx
+
     if isinstance(graph, str):
         return networkx.relabel_nodes(_named(graph, len(nodes)), dict(enumerate(nodes)))
     if isinstance(graph, networkx.Graph):
@@ -69,6 +74,8 @@ def _built(graph: Any, nodes: list[str]) -> Any:
 
 def _named(text: str, n: int) -> Any:
     """A graph on 0 .. n-1 by its short name."""
+    import networkx
+
     name, *rest = text.split(":")
     makers: dict[str, Callable[[list[str]], Any]] = {
         "ring": lambda rest: networkx.circulant_graph(n, _offsets(int(rest[0]) if rest else 2, n)),
@@ -95,6 +102,8 @@ def _offsets(neighbours: int, n: int) -> list[int]:
 
 def _grid(n: int) -> Any:
     """The grid of n nodes that is nearest to a square."""
+    import networkx
+
     height = next(h for h in range(math.isqrt(n), 0, -1) if n % h == 0)
     grid = networkx.grid_2d_graph(height, n // height)
     return networkx.relabel_nodes(grid, {node: i for i, node in enumerate(sorted(grid))})
