@@ -18,6 +18,9 @@ ROUNDS, TARGET, SHOWN = 400, 1e-7, 100
 """Rounds granted, where SSI would take thousands; the KKT to reach; and the round whose KKT is printed."""
 
 
+# -- Figure 2 and Table 2: four sweeps -------------------------------------------------------------
+
+
 def _sweeps(size: Size, seed: int, watch: Watch) -> Iterator[tuple[str, float, list[Measured]]]:
     """The letter that varies, its value, and the runs; one problem at a time, because the paper's are large."""
     printed, p = paper_numbers("faps")["table2"], problem_of("faps", "fig2", size, instead=True)
@@ -66,13 +69,14 @@ def table2(size: Size, seed: int, watch: Watch) -> Reproduced:
     return Reproduced(title, [Grid(title, ["varying", *race.AVERAGED], rows)], remarks, figure, numbers)
 
 
+# -- Figure 4: rates -------------------------------------------------------------------------------
+
+
 def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
     """Figure 4: KKT by round for the arithmetic spectrum, and the factor by which a round shrinks it."""
     p = problem_of("faps", "fig4", size, instead=True)
     targets = {name: {"kkt": TARGET} for name in ("SSI", "LocalPower", "FAPS")}
-    rows: list[list[Cell]] = []
-    panels: list[drawing.Panel] = []
-    numbers: list[dict[str, Any]] = []
+    rows, panels, numbers = list[list[Cell]](), list[drawing.Panel](), list[dict[str, Any]]()
     for kappa in p["condition"]:
         problem = race.synthetic(f"kappa = {kappa}", p, seed, condition=float(kappa))
         runs = race.run(problem, targets, seed, watch, race.contenders(max_rounds=ROUNDS))

@@ -101,8 +101,6 @@ def fig1(size: Size, seed: int, watch: Watch, distribution: Distribution = "norm
     )
     curves = {name: (list(found), [row[name].mean for row in found.values()]) for name in ESTIMATORS}
     panel = drawing.Panel("", "rows of a site (n)", "1 - (w'v1)^2, mean", curves, log_x=True)
-    numbers = {
-        "problem": {**p, "distribution": distribution},
-        "errors": {str(n): {name: asdict(a) for name, a in row.items()} for n, row in found.items()},
-    }
+    listed = {str(n): {name: asdict(average) for name, average in row.items()} for n, row in found.items()}
+    numbers = {"problem": {**p, "distribution": distribution}, "errors": listed}
     return Reproduced(title, [grid], remarks, drawing.panels(title.replace(": ", "\n", 1), [[panel]]), numbers)

@@ -25,6 +25,9 @@ SHOT, RANKS, MOVING = 10, (20, 5), 0.08
 """Consecutive frames that make a site, global and local components, and the change of grey (of 1) that counts as motion."""
 
 
+# -- Table 4: icons --------------------------------------------------------------------------------
+
+
 def icons(side: int = 200, seed: int = 0) -> tuple[dict[str, Array], dict[str, Array]]:
     """Grey pictures (side x side) of a dark icon on a texture that is alike in all, and the icons' masks.
 
@@ -66,6 +69,9 @@ def table4(size: Size, seed: int, watch: Watch) -> Reproduced:
     )
     shown = {"picture": [pictures[name] for name in ICONS], "local part": [local[name] for name in ICONS]}
     return Reproduced(title, [grid], remarks, rows_of_pictures(title, shown, ICONS), {"areas": found})
+
+
+# -- Table 6: video --------------------------------------------------------------------------------
 
 
 def frames_of(name: str) -> Array:

@@ -16,6 +16,9 @@ from .fitting import METHODS, by_method, drawn, fitted, parameters, small_print,
 from .scenes import maps
 
 
+# -- Figures 4 to 6: statistical errors ------------------------------------------------------------
+
+
 def statistical_errors(p: Mapping[str, Any], seed: int, watch: Watch, label: str) -> list[float]:
     """Mean subspace error (30) and its global part over seeds, for personalized PCA and then for distPCA."""
     found = []
@@ -81,6 +84,9 @@ def fig6(size: Size, seed: int, watch: Watch) -> Reproduced:
     return _swept(6, "sites", size, rows, f"Exponent of N in the global part: {slope(rows, 2):.2f}.")
 
 
+# -- Table 2: what sites gain from one another -----------------------------------------------------
+
+
 def table2_errors(p: Mapping[str, Any], seed: int) -> dict[str, dict[str, float]]:
     """Mean test error of the sparse and the rich sites by method, and with the true directions, for one seed."""
     counts = uneven(p["rows"], p["sites"])
@@ -126,6 +132,9 @@ def table2(size: Size, seed: int, watch: Watch) -> Reproduced:
     figure = drawing.bars(title, "test error", ["sparse sites", "rich sites"], ours, paper, counts=True)
     grid = Grid(title, ["sites", "method", "error", "standard\ndeviation", "paper"], rows)
     return Reproduced(title, [grid], remarks, figure, {"runs": runs, "below": below})
+
+
+# -- Figure 9: clusters ----------------------------------------------------------------------------
 
 
 def clusters(p: Mapping[str, Any], seed: int, rounds: int) -> tuple[float, PersonalizedPCA, PersonalizedProblem]:

@@ -15,6 +15,9 @@ from .fitting import distance2, errors_by_round, fitted, parameters, small_print
 from .scenes import arrows
 
 
+# -- Figures 1 and 3: in three dimensions ----------------------------------------------------------
+
+
 def two_sites(theta: float, rows: int, seed: int, noise: float = 0.0) -> PersonalizedProblem:
     """One global and one local direction each, the local ones with misalignment theta; unit variances."""
     half = float(np.arcsin(np.sqrt(theta)))
@@ -81,6 +84,9 @@ def fig3(size: Size, seed: int, watch: Watch) -> Reproduced:
     )
     figure = drawing.panels(title, [[drawing.Panel("means over starts", "round", "reconstruction error", curves)]])
     return Reproduced(title, [Grid(title, columns, rows)], remarks, figure, {"rows": rows, "correlation": correlation})
+
+
+# -- Figures 10 and 11: the lower bound ------------------------------------------------------------
 
 
 def spiked_error(gamma: float, rho: float, epsilon: float) -> float:

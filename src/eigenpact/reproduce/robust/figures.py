@@ -27,6 +27,9 @@ SITE_COUNTS = (1, 2, 5, 10, 20, 50, 100, 200)
 """Numbers of sites for the choice (29)."""
 
 
+# -- Figures 1 and 2: all methods; rank and sparsity -----------------------------------------------
+
+
 def _pooled(problem: Corrupted) -> Corrupted:
     """The same problem at one site."""
     rows, low_rank, sparse = ({"site0": np.concatenate(list(part.values()))} for part in problem)
@@ -104,6 +107,9 @@ def fig2(size: Size, seed: int, watch: Watch) -> Reproduced:
     return Reproduced(title, [Grid(title, columns, rows)], remarks, figure, {"problem": p, "runs": numbers})
 
 
+# -- Figure 3 and Table 1: an upper bound on the rank ----------------------------------------------
+
+
 def _revealed(p: Mapping[str, Any], n: int, rank: int, columns: int, seed: int, watch: Watch) -> tuple[RobustPCA, Array, Sites]:
     """A fit with too many columns, the exact singular values (as many as columns), and the rows."""
     rows, low_rank, _ = corrupted_problem(n, n, rank, p["share"], sites=p["sites"], seed=seed)
@@ -162,6 +168,9 @@ def table1(size: Size, seed: int, watch: Watch) -> Reproduced:
     return Reproduced(title, [grid], remarks, figure, {"problem": p, "errors": errors})
 
 
+# -- Figure 4: local steps, and how many sites -----------------------------------------------------
+
+
 def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
     """Figure 4: local steps K of DCF-PCA; and what a round costs with E sites, whose best choice (29) is of the order sqrt(n)."""
     p = problem_of("robust", "fig4", size, instead=True)
@@ -172,10 +181,7 @@ def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
         for K in p["local_steps"]
     ]
     rows: list[list[Cell]] = [[run.name, run.distance, run.err, run.rounds, _first(run, 0.1), _first(run, 0.02)] for run in runs]
-    costs: dict[int, tuple[int, float]] = {}
-    for E in SITE_COUNTS:
-        if n // E >= 2:
-            costs[E] = _cost_of_a_round(corrupted_problem(n, n, rank, p["share"], sites=E, seed=seed)[0], rank, seed)
+    costs = {E: _cost_of_a_round(p, rank, E, seed) for E in SITE_COUNTS if n // E >= 2}
     both = [(E, *cost, sum(cost)) for E, cost in costs.items()]  # a number sent costs as much as a multiplication, as in (29)
     best = min(both, key=itemgetter(3))[0]
     priced = [[E, work, int(sent), float(whole)] for E, work, sent, whole in both]
@@ -202,12 +208,13 @@ def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
     return Reproduced(title, grids, remarks, drawing.panels(title, [panels]), numbers)
 
 
-def _cost_of_a_round(sites: Sites, rank: int, seed: int) -> tuple[int, float]:
-    """Multiplications at the largest site, and numbers that all sites send, with K = 2 local steps."""
+def _cost_of_a_round(p: Mapping[str, Any], rank: int, E: int, seed: int) -> tuple[int, float]:
+    """Multiplications at the largest of E sites, and numbers that all of them send, with K = 2 local steps."""
+    n = p["size"]
+    sites = corrupted_problem(n, n, rank, p["share"], sites=E, seed=seed)[0]
     pca = fitted(sites, rank, seed, solver=DCF(K=2), max_rounds=3)
     sent = sum(m.bytes for m in pca.ledger_ if m.function == "descend" and m.round == 1) / 8
-    rows, n = max(X.shape for X in sites.values())
-    return 2 * 2 * 4 * n * rank * rows, sent
+    return 2 * 2 * 4 * n * rank * max(len(X) for X in sites.values()), sent
 
 
 def _first(run: Recovered, bar: float) -> int | None:
