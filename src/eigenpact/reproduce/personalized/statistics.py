@@ -15,7 +15,6 @@ from ..registry import CURVE_ONLY, Cell, Grid, Reproduced, Size, Watch
 from .fitting import METHODS, by_method, drawn, fitted, parameters, small_print, subspace_error, test_errors, uneven
 from .scenes import maps
 
-
 # -- Figures 4 to 6: statistical errors ------------------------------------------------------------
 
 

@@ -14,7 +14,6 @@ from ..registry import CURVE_ONLY, Cell, Grid, Reproduced, Size, Watch
 from .fitting import distance2, errors_by_round, fitted, parameters, small_print, test_errors
 from .scenes import arrows
 
-
 # -- Figures 1 and 3: in three dimensions ----------------------------------------------------------
 
 
