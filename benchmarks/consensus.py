@@ -24,7 +24,7 @@ import eigenpact as ep
 from benchmarks.foundation import LOOSE, NEVER, Sites
 from benchmarks.table import Row, pytest_row
 from eigenpact.numerics.metrics import kkt
-from eigenpact.reproduce.own_rounds import OwnRounds
+from eigenpact.reproduce.measuring import OwnRounds
 from eigenpact.runtime import RoundRecord
 
 MOST_ROUNDS = 700

@@ -1,6 +1,6 @@
 """Kernel PCA and PCA on a graph: similarity with central kernel PCA, nodes sorted by digit, cost by number of nodes.
 
-MNIST's digits 0, 3, 5, 8 as the paper has them (``reproduce/kernel.py``), with the kernel K(x, y) = exp(-||x - y||^2 / 784), and
+MNIST's digits 0, 3, 5, 8 as the paper has them (``reproduce/kernel``), with the kernel K(x, y) = exp(-||x - y||^2 / 784), and
 nodes on a ring; seeds deal the images to the nodes.  Similarity is the cosine between a node's direction and the first direction
 of central kernel PCA, which has all images in one place.  "Algorithm 1" is the paper's method, projection consensus.  No setting
 is changed from row to row.  Constants of the method (nugget, slack, tol, how often nodes look) were chosen on these digits and
@@ -24,7 +24,7 @@ from benchmarks.table import Row, pytest_row
 from eigenpact.algorithms.graph.projection_consensus import send_coefficients, send_values, update
 from eigenpact.engines import InProcess
 from eigenpact.engines.blas import limited_blas
-from eigenpact.reproduce import kernel as paper
+from eigenpact.reproduce.kernel import similarity as paper
 from eigenpact.runtime import LocalFunction
 
 ALGORITHM, DISCLOSURE = "tests/algorithms/graph/test_projection_consensus.py", "tests/algorithms/graph/test_disclosure.py"

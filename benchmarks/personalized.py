@@ -23,8 +23,7 @@ import numpy as np
 import eigenpact as ep
 from benchmarks.table import Row, pytest_row
 from eigenpact.reproduce import Size, Watch
-from eigenpact.reproduce import personalized as synthetic
-from eigenpact.reproduce import personalized_data as real
+from eigenpact.reproduce.personalized import fitting, pictures, statistics, writing
 
 GAP, MOST = 1e-8, 19
 PROBLEMS = {
@@ -100,7 +99,7 @@ def rounds_to_gap(
 
 
 def _fitted(sites: Mapping[str, Any], r1: int, r2: int, **options: Any) -> ep.PersonalizedPCA:
-    return synthetic.fitted(sites, r1, r2, 0, **options)
+    return fitting.fitted(sites, r1, r2, 0, **options)
 
 
 def _rounds(seeds: int, patience: int) -> Iterator[Row]:
@@ -108,7 +107,7 @@ def _rounds(seeds: int, patience: int) -> Iterator[Row]:
         found, own, beside = [], [], ""
         for seed in range(seeds):
             sites = ep.datasets.personalized_problem(
-                30, 15, 2, 10, variances=variances, rows=synthetic.uneven(n, 30), seed=seed
+                30, 15, 2, 10, variances=variances, rows=fitting.uneven(n, 30), seed=seed
             ).sites
             S = [X.T @ X / len(X) for X in sites.values()]
             starts = ("distpca", "random", "covariance")
@@ -134,7 +133,7 @@ def _rounds(seeds: int, patience: int) -> Iterator[Row]:
 
 
 def _figure4(small: bool) -> Row:
-    made = synthetic.fig4(Size.small if small else Size.paper, 0, Watch())
+    made = statistics.fig4(Size.small if small else Size.paper, 0, Watch())
     slope = made.numbers["slope"]
     last = made.numbers["rows"][-1]
     reached = f"{slope:.3f}; at n = {last[0]} error {last[1]:.3g}, distPCA {last[3]:.3g}"
@@ -142,8 +141,8 @@ def _figure4(small: bool) -> Row:
 
 
 def _table2(seeds: int) -> Iterator[Row]:
-    p = synthetic.parameters("table2", Size.paper)
-    runs = [synthetic.table2_errors(p, seed) for seed in range(seeds)]
+    p = fitting.parameters("table2", Size.paper)
+    runs = [statistics.table2_errors(p, seed) for seed in range(seeds)]
     for group, bar, slack in (("sparse", 1.68, 0.02), ("rich", 1.52, 0.01)):
         mean = {name: float(np.mean([run[group][name] for run in runs])) for name in runs[0][group]}
         below = all(run[group]["personalized"] < min(run[group]["individual"], run[group]["distpca"]) for run in runs)
@@ -159,8 +158,8 @@ def _table2(seeds: int) -> Iterator[Row]:
 
 
 def _clusters(seeds: int) -> Row:
-    p = synthetic.parameters("fig9", Size.paper)
-    found = [synthetic.clusters(p, seed, rounds=10) for seed in range(seeds)]
+    p = fitting.parameters("fig9", Size.paper)
+    found = [statistics.clusters(p, seed, rounds=10) for seed in range(seeds)]
     worst, taken = min(index for index, _, _ in found), max(pca.n_rounds_ for _, pca, _ in found)
     reached = f"{worst:.3f} at least over {seeds} seeds, {taken} rounds at most"
     return Row(
@@ -174,10 +173,10 @@ def _clusters(seeds: int) -> Row:
 def _writers() -> Row:
     what, bar = "FEMNIST, 105 writers, 50 + 5 components, 80/20: test error", "below individual, pooled, distPCA"
     try:
-        sites = real.writers()
+        sites = writing.writers()
     except ep.errors.EigenpactError as error:
         return Row(what, bar, "", None, str(error))
-    errors = {name: test for name, (_, test) in real.reconstruction(sites, {"n_global": 50, "n_local": 5}, 0).items()}
+    errors = {name: test for name, (_, test) in writing.reconstruction(sites, {"n_global": 50, "n_local": 5}, 0).items()}
     reached = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
     return Row(what, bar, reached, errors["personalized"] == min(errors.values()))
 
@@ -186,13 +185,13 @@ def _video() -> Iterator[Row]:
     for name in ("video_bmc", "video_escalator"):
         what, bar = f"{name}: energy of moving over still pixels in the local part", ">= 5"
         try:
-            frames = real.frames_of(name)
+            frames = pictures.frames_of(name)
         except ep.errors.EigenpactError as error:
             yield Row(what, bar, "", None, str(error))
             continue
-        pca, _, own = real.separated(frames, 0)
-        ratio = real.motion_ratio(dict(enumerate(own)), frames)
-        objects = real.motion_ratio(dict(enumerate(own)), frames, steady=real.always_moving(frames))
+        pca, _, own = pictures.separated(frames, 0)
+        ratio = pictures.motion_ratio(dict(enumerate(own)), frames)
+        objects = pictures.motion_ratio(dict(enumerate(own)), frames, steady=pictures.always_moving(frames))
         reached = f"{ratio:.1f}; {objects:.1f} where pixels that always move count as still ({pca.n_rounds_} rounds)"
         yield Row(what, bar, reached, ratio >= 5)
 
@@ -235,8 +234,8 @@ def _polar(A: Any) -> Any:
 
 
 def _speed(most: int) -> Row:
-    p = synthetic.parameters("table2", Size.paper)
-    counts = synthetic.uneven(p["rows"], p["sites"])
+    p = fitting.parameters("table2", Size.paper)
+    counts = fitting.uneven(p["rows"], p["sites"])
     problem = ep.datasets.personalized_problem(
         100, 15, 2, 10, variances=tuple(p["variances"]), rows=counts, test_rows=1000, seed=0
     )
@@ -247,7 +246,7 @@ def _speed(most: int) -> Row:
             warnings.simplefilter("ignore")
             pca = ep.PersonalizedPCA(2, 10, center=False, random_state=0, misalignment=False).fit(problem.sites)
         ours = min(ours, time.perf_counter() - begin)
-    error = float(np.mean(list(synthetic.test_errors(pca, problem.test).values())))
+    error = float(np.mean(list(fitting.test_errors(pca, problem.test).values())))
     last = [np.inf]
 
     def good(U: Any, V: list[Any]) -> bool:

@@ -19,8 +19,8 @@ import numpy as np
 import eigenpact as ep
 from benchmarks.table import Row, pytest_row
 from eigenpact.numerics.metrics import largest_sine
-from eigenpact.reproduce.inexact_alm import inexact_alm
-from eigenpact.reproduce.robust import recovered
+from eigenpact.reproduce.robust.inexact_alm import inexact_alm
+from eigenpact.reproduce.robust.recovery import recovered
 
 SITES = 10
 TESTS = "tests/algorithms/robust"

@@ -29,13 +29,13 @@ import eigenpact as ep
 from benchmarks import figure1
 from benchmarks.table import Row, pytest_row
 from eigenpact.numerics.metrics import largest_sine
-from eigenpact.reproduce import Watch, oneshot, paper_numbers
-from eigenpact.reproduce.oneshot import Entrant, Raced, averages, raced
-from eigenpact.reproduce.population import population
+from eigenpact.reproduce import Watch, paper_numbers
+from eigenpact.reproduce.measuring import Contender
+from eigenpact.reproduce.oneshot.one_round import ESTIMATORS, Average, averages
+from eigenpact.reproduce.oneshot.population import population
+from eigenpact.reproduce.oneshot.rounds import Raced, raced
 
-SAME = dict(
-    zip(oneshot.ESTIMATORS, ("centralized", "average", "sign, site 1", "sign, medoid", "projection", "single site"), strict=True)
-)
+SAME = dict(zip(ESTIMATORS, ("centralized", "average", "sign, site 1", "sign, medoid", "projection", "single site"), strict=True))
 """Our estimator -> the name it has in the independent computation."""
 
 FOLDER = "tests/algorithms/statistical"
@@ -113,7 +113,7 @@ def _joint_error(ours: float, repeats: int, other: float, others: int) -> float:
     return float(np.sqrt(variance * (1 / repeats + 1 / others)))
 
 
-def _errors(found: Mapping[str, oneshot.Average]) -> str:
+def _errors(found: Mapping[str, Average]) -> str:
     return ", ".join(f"{name} {average.mean:.3g} +- {average.error:.1g}" for name, average in found.items())
 
 
@@ -146,7 +146,7 @@ def _raced(decay: float, solvers: Mapping[str, Any], seeds: int, *, condensed: b
         if condensed:
             sites = {name: np.linalg.qr(X, mode="r") for name, X in sites.items()}
         for name, solver in solvers.items():
-            found[name].append(raced("rounds", drawn, sites, Entrant(name, solver), 0))
+            found[name].append(raced("rounds", drawn, sites, Contender(name, solver), 0))
     return found
 
 
@@ -171,7 +171,7 @@ def _hot_potato(repeats: int) -> Row:
         rng = np.random.default_rng([7, repeat])
         drawn = population(p["features"], second=p["second"], decay=p["decay"], rng=rng)
         sites = drawn.sites(p["sites"], 1600, rng)
-        run = raced("hot potato", drawn, sites, Entrant("hot potato", ep.solvers.HotPotato(confirm=False)), repeat)
+        run = raced("hot potato", drawn, sites, Contender("hot potato", ep.solvers.HotPotato(confirm=False)), repeat)
         errors.append((run.curve[-1].population, run.central))
     potato, central = np.array(errors).T
     ratio = potato.mean() / central.mean()

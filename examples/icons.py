@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 import eigenpact as ep
-from eigenpact.reproduce.scenes import icons, rows_of_pictures
+from eigenpact.reproduce.personalized.pictures import icons
+from eigenpact.reproduce.personalized.scenes import rows_of_pictures
 
 folder = common.folder(__doc__)
 pictures, masks = icons(side=160)

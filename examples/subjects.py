@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import eigenpact as ep
-from eigenpact.reproduce.scenes import maps
+from eigenpact.reproduce.personalized.scenes import maps
 
 folder = common.folder(__doc__)
 har = common.dataset("har")  # windows of 9 signals with 128 samples each

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import eigenpact as ep
-from eigenpact.reproduce.personalized_data import debates_by_year
+from eigenpact.reproduce.personalized.debates import debates_by_year
 
 folder = common.folder(__doc__)
 common.dataset("debates")

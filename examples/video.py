@@ -10,8 +10,8 @@ import common
 import numpy as np
 
 import eigenpact as ep
-from eigenpact.reproduce.personalized_data import always_moving, motion_ratio
-from eigenpact.reproduce.scenes import rows_of_pictures
+from eigenpact.reproduce.personalized.pictures import always_moving, motion_ratio
+from eigenpact.reproduce.personalized.scenes import rows_of_pictures
 
 SHOT = 10  # frames that make a site
 

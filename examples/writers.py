@@ -9,8 +9,8 @@ import common
 import numpy as np
 
 import eigenpact as ep
-from eigenpact.reproduce.personalized_data import split
-from eigenpact.reproduce.scenes import rows_of_pictures
+from eigenpact.reproduce.personalized.scenes import rows_of_pictures
+from eigenpact.reproduce.personalized.writing import split
 
 folder = common.folder(__doc__)
 femnist = common.dataset("femnist")

@@ -54,7 +54,7 @@ def test_error_is_one_line_unless_debugging(tmp_path):
     long = process("show", "nowhere", cwd=tmp_path, EIGENPACT_DEBUG="1", PYTHONPROFILEIMPORTTIME="1")
     assert long.returncode == 1
     assert "Traceback" in long.stderr
-    assert "eigenpact.reproduce.scenes" in long.stderr
+    assert "eigenpact.reproduce.registry" in long.stderr
     assert "matplotlib" not in long.stderr  # a command that draws nothing does not wait for it
 
 

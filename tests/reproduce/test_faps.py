@@ -16,10 +16,10 @@ from eigenpact.algorithms.consensus.subspace import Subspace
 from eigenpact.data import files
 from eigenpact.datasets import spectral_problem
 from eigenpact.errors import DataUnavailableError
-from eigenpact.reproduce import Size, Watch, find, leakage, paper_numbers
-from eigenpact.reproduce import faps as paper
-from eigenpact.reproduce.measuring import Contender, Point, measured, real, spectral
-from eigenpact.reproduce.own_rounds import OwnRounds
+from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, paper_numbers, registry
+from eigenpact.reproduce.faps import images, leakage, race, synthetic
+from eigenpact.reproduce.faps.race import Point, measured, real, spectral
+from eigenpact.reproduce.measuring import Contender, OwnRounds
 from eigenpact.runtime import RoundRecord
 
 with_data = pytest.mark.skipif("EIGENPACT_DATA" not in os.environ, reason="EIGENPACT_DATA is not set")
@@ -56,8 +56,8 @@ def tiny(monkeypatch):
         "fig4": {"features": 40, "rows": 2000, "sites": 4, "components": 10, "condition": [10, 100]},
         "table4": {"features": 100, "row_counts": [100 * i for i in range(1, 9)], "components": 5, "decay": 1.02},
     }
-    monkeypatch.setattr(paper, "SMALL", small)
-    monkeypatch.setattr(paper, "LITERAL_ROUNDS", 30)
+    monkeypatch.setattr(registry, "small_problems", {"faps": small}.get)
+    monkeypatch.setattr(race, "LITERAL_ROUNDS", 30)
 
 
 # -- the paper's numbers ----------------------------------------------------------------------------
@@ -71,8 +71,7 @@ def test_the_papers_numbers():
     assert_allclose(told["fig2"]["xi"]["decay"], [1 + 10 ** (-(1 + j) / 2) for j in (1, 2, 3, 4)], rtol=1e-15)
     for entry in told.values():
         assert entry["where"].startswith("Section ")
-    for reproduction in paper.REPRODUCTIONS:
-        assert reproduction.name.removeprefix("faps-") in told
+    assert {name.removeprefix("faps-") for name in REPRODUCTIONS if name.startswith("faps-")} == set(told)
 
 
 # -- how it is measured -----------------------------------------------------------------------------
@@ -149,7 +148,7 @@ def test_the_rate_of_a_geometric_curve():
     problem = spectral("p", features=10, rows=30, sites=1, components=1)
     run = measured(problem, Contender("krylov", Krylov()), 1e-3, 0, SILENT)
     curve = tuple(Point(r, 0.9**r, 0.0, 1.0) for r in range(1, 21))
-    assert_allclose(paper.rate(replace(run, curve=curve)), 0.9, rtol=1e-12)
+    assert_allclose(synthetic.rate(replace(run, curve=curve)), 0.9, rtol=1e-12)
 
 
 # -- tables and figures -----------------------------------------------------------------------------
@@ -189,11 +188,11 @@ def test_table4():
 @pytest.mark.usefixtures("tiny")
 def test_fig2_and_table2(monkeypatch):
     """Both are read off the same runs, which are run once here."""
-    runs = list(paper._sweeps(Size.small, 0, SILENT))
-    monkeypatch.setattr(paper, "_sweeps", lambda *_: iter(runs))
+    runs = list(synthetic._sweeps(Size.small, 0, SILENT))
+    monkeypatch.setattr(synthetic, "_sweeps", lambda *_: iter(runs))
     figure, table = make("faps-fig2"), make("faps-table2")
     assert [grid.columns[0] for grid in figure.grids] == ["features", "rows", "components", "decay"]
-    for letter, grid in zip(paper.SWEEPS, figure.grids, strict=True):
+    for letter, grid in zip(synthetic.SWEEPS, figure.grids, strict=True):
         assert len(grid.rows) == 2
         for name in grid.columns[1:]:
             at = list(grid.columns).index(name)
@@ -209,7 +208,7 @@ def test_fig2_and_table2(monkeypatch):
 @with_data
 @pytest.mark.usefixtures("tiny")
 def test_table3(monkeypatch):
-    monkeypatch.setattr(paper, "IMAGES", {"mnist": "MNIST", "cifar100": "CIFAR-100"})
+    monkeypatch.setattr(images, "IMAGES", {"mnist": "MNIST", "cifar100": "CIFAR-100"})
     made = make("faps-table3")
     (grid,) = made.grids
     kkt, told = by_solver(grid, "KKT"), by_solver(grid, "paper's\nKKT")
@@ -226,7 +225,7 @@ def test_fig3_with_cifar100_where_the_user_has_it(monkeypatch, tmp_path):
     np.savez(tmp_path / "cifar100_train.npz", images=brightness.astype(np.uint8))
     find_file = files.find
     monkeypatch.setattr(files, "find", lambda name: tmp_path / name if name == "cifar100_train.npz" else find_file(name))
-    monkeypatch.setattr(paper, "IMAGES", {"mnist": "MNIST", "cifar100": "CIFAR-100"})
+    monkeypatch.setattr(images, "IMAGES", {"mnist": "MNIST", "cifar100": "CIFAR-100"})
     made = make("faps-fig3")
     assert [row[0] for row in made.grids[0].rows] == ["MNIST", "CIFAR-100"]
     assert made.numbers["problems"]["CIFAR-100"] == "48 features, 900 rows, 16 sites, 5 components"
@@ -235,7 +234,7 @@ def test_fig3_with_cifar100_where_the_user_has_it(monkeypatch, tmp_path):
 def test_no_image_set_at_all(monkeypatch, tmp_path):
     monkeypatch.setenv("EIGENPACT_DATA", str(tmp_path))
     monkeypatch.setenv("EIGENPACT_CACHE", str(tmp_path))
-    monkeypatch.setattr(paper, "IMAGES", {"cifar100": "CIFAR-100"})
+    monkeypatch.setattr(images, "IMAGES", {"cifar100": "CIFAR-100"})
     with pytest.raises(DataUnavailableError, match=r"cifar100_train\.npz is not in"):
         make("faps-fig3")
 

@@ -9,13 +9,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from eigenpact.errors import InputError
-from eigenpact.reproduce import Size, Watch, find, kernel, paper_numbers
+from eigenpact.reproduce import Size, Watch, find, paper_numbers, registry
+from eigenpact.reproduce.kernel import similarity as kernel
 
 pytestmark = pytest.mark.skipif("EIGENPACT_DATA" not in os.environ, reason="EIGENPACT_DATA is not set")
 
 
 def make(name, monkeypatch, **about):
-    monkeypatch.setitem(kernel.SMALL, name, kernel.SMALL[name] | about)
+    small = {name: registry.small_problems("kernel")[name] | about}
+    monkeypatch.setattr(registry, "small_problems", {"kernel": small}.get)
     made = find(f"kernel-{name}").make(Size.small, 0, Watch())
     assert isinstance(made.figure, Figure)
     assert all(len(row) == len(grid.columns) for grid in made.grids for row in grid.rows)

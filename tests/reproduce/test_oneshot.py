@@ -11,10 +11,11 @@ from eigenpact.algorithms.statistical.lanczos import Lanczos
 from eigenpact.algorithms.statistical.one_shot import OneShot
 from eigenpact.algorithms.statistical.power import Power
 from eigenpact.errors import InputError
-from eigenpact.reproduce import Size, Watch, chosen, find, paper_numbers
-from eigenpact.reproduce import oneshot as paper
-from eigenpact.reproduce.oneshot import Entrant, averages, errors, raced
-from eigenpact.reproduce.population import population
+from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, chosen, find, paper_numbers, registry
+from eigenpact.reproduce.measuring import Contender
+from eigenpact.reproduce.oneshot.one_round import averages, errors
+from eigenpact.reproduce.oneshot.population import population
+from eigenpact.reproduce.oneshot.rounds import ENTRANTS, raced
 
 SILENT = Watch()
 
@@ -30,7 +31,7 @@ def tiny(monkeypatch):
             "problems": {"wide": {"second": 0.8, "rows": 400}, "narrow": {"second": 0.95, "rows": 800}},
         },
     }
-    monkeypatch.setattr(paper, "SMALL", small)
+    monkeypatch.setattr(registry, "small_problems", {"oneshot": small}.get)
 
 
 def make(name, **options):
@@ -48,11 +49,10 @@ def test_the_papers_problem():
     p = told["fig1"]
     assert (p["features"], p["sites"], p["repeats"], 1 - p["second"]) == (300, 25, 400, pytest.approx(0.2))
     assert {25, 100, 400, 1600} <= set(p["rows"])
-    assert set(told["table1"]["rounds"]) == set(told["table1"]["errors"]) == {e.like for e in paper.ENTRANTS if e.like}
+    assert set(told["table1"]["rounds"]) == set(told["table1"]["errors"]) == {e.like for e in ENTRANTS if e.like}
     for entry in told.values():
         assert entry["where"].startswith("Section ")
-    for reproduction in paper.REPRODUCTIONS:
-        assert reproduction.name.removeprefix("oneshot-") in told
+    assert {name.removeprefix("oneshot-") for name in REPRODUCTIONS if name.startswith("oneshot-")} == set(told)
 
 
 def test_section_5s_spectrum():
@@ -186,19 +186,19 @@ def test_rounds_are_counted_to_the_true_errors():
     drawn = population(30, second=0.8, decay=0.9, rng=rng)
     sites = drawn.sites(4, 200, rng)
     w = np.linalg.svd(np.vstack(list(sites.values())))[2][0]
-    run = raced("p", drawn, sites, Entrant("lanczos", Lanczos(angle_tol=1e-4)), 0)
+    run = raced("p", drawn, sites, Contender("lanczos", Lanczos(angle_tol=1e-4)), 0)
     assert_allclose(run.central, 1 - (w @ drawn.U[:, 0]) ** 2, rtol=1e-9)
     assert [point.round for point in run.curve] == list(range(1, run.own_stop + 1))
     assert run.curve[-1].pooled <= 1e-8
     assert all(point.pooled > 1e-8 for point in run.curve if point.round < run.to_pooled)
     assert all(point.population > 1.01 * run.central for point in run.curve if point.round < run.to_central)
     assert run.bytes_up == 8 * 30 * (1 + 4) * run.own_stop  # blocks of k + 4 columns
-    power = raced("p", drawn, sites, Entrant("power", Power(angle_tol=1e-4)), 0)
+    power = raced("p", drawn, sites, Contender("power", Power(angle_tol=1e-4)), 0)
     own = power.own_stop - power.confirming
     assert [point.round for point in power.curve] == list(range(1, own + 1))  # those that confirm are not credited to it
     assert 1 <= power.confirming <= power.own_stop // 2
     assert power.bytes_up > 8 * 30 * power.own_stop
-    merged = raced("p", drawn, sites, Entrant("projection", OneShot(confirm=False)), 0)
+    merged = raced("p", drawn, sites, Contender("projection", OneShot(confirm=False)), 0)
     assert (merged.own_stop, merged.to_pooled, merged.estimate, merged.bytes_up) == (1, None, None, 8 * 30 + 8)
     V = np.array([np.linalg.svd(X)[2][0] for X in sites.values()])
     assert_allclose(merged.curve[-1].pooled, 1 - (np.linalg.svd(V)[2][0] @ w) ** 2, rtol=1e-8)
@@ -210,7 +210,7 @@ def test_table1():
     printed, *problems = made.grids
     assert printed.rows[0] == ["power", "lambda_1 / delta", "1 + o(1)"]
     for grid in problems:
-        assert [row[0] for row in grid.rows] == ["centralized", *(entrant.name for entrant in paper.ENTRANTS)]
+        assert [row[0] for row in grid.rows] == ["centralized", *(entrant.name for entrant in ENTRANTS)]
         column = {name: list(grid.columns).index(name) for name in grid.columns}
         rows = {row[0]: row for row in grid.rows}
         to_pooled = {name: row[column["to\npooled"]] for name, row in rows.items()}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, paper_numbers
-from eigenpact.reproduce import personalized as paper
-from eigenpact.reproduce import personalized_data as data
-from eigenpact.reproduce.scenes import icons, moving_pixels
+from eigenpact.datasets import personalized_problem
+from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, paper_numbers, registry
+from eigenpact.reproduce.personalized import debates, pictures, writing
+from eigenpact.reproduce.personalized.fitting import fitted, subspace_error
 
 with_data = pytest.mark.skipif("EIGENPACT_DATA" not in os.environ, reason="EIGENPACT_DATA is not set")
 
@@ -38,7 +38,7 @@ def tiny(monkeypatch):
         "fig8": {"sites": 6, "rounds": 60, "more": [0, 1]},
         "fig9": {"sites": 20, "rounds": [2, 8]},
     }
-    monkeypatch.setattr(paper, "SMALL", small)
+    monkeypatch.setattr(registry, "small_problems", {"personalized": small}.get)
 
 
 def test_every_reproduction_has_its_numbers():
@@ -73,9 +73,9 @@ def test_errors_fall_with_rows_and_sites():
 
 
 def test_subspace_error_is_of_projectors():
-    problem = paper.personalized_problem(3, 6, 1, 2, rows=30, seed=1)
-    pca = paper.fitted(problem.sites, 1, 2, 0)
-    error, shared = paper.subspace_error(pca, problem)
+    problem = personalized_problem(3, 6, 1, 2, rows=30, seed=1)
+    pca = fitted(problem.sites, 1, 2, 0)
+    error, shared = subspace_error(pca, problem)
     P = pca.components_.T @ pca.components_
     expected = np.linalg.norm(P - problem.U @ problem.U.T) ** 2
     assert shared == pytest.approx(expected)
@@ -123,27 +123,27 @@ def test_the_lower_bound_is_as_predicted(name):
 
 def test_icons_are_told_from_texture():
     assert min(make("table4").numbers["areas"].values()) > 0.95
-    pictures, masks = icons(50)
+    shown, masks = pictures.icons(50)
     for name, mask in masks.items():
-        assert pictures[name][mask].mean() < pictures[name][~mask].mean() - 0.2
+        assert shown[name][mask].mean() < shown[name][~mask].mean() - 0.2
 
 
 def test_motion_is_told_by_differences():
     frames = np.zeros((3, 4, 4))
     frames[1, 2, 2] = 1.0
-    assert moving_pixels(frames, 0, 0.5).sum() == moving_pixels(frames, 2, 0.5).sum() == 1
+    assert pictures.moving_pixels(frames, 0, 0.5).sum() == pictures.moving_pixels(frames, 2, 0.5).sum() == 1
     parts = {1: 0.1 + frames[1]}
-    assert data.motion_ratio(parts, frames) == pytest.approx(1.1**2 / 0.1**2)
-    assert data.motion_ratio({1: np.ones((4, 4))}, frames) == 1.0
-    assert not data.always_moving(np.concatenate([frames, np.zeros((9, 4, 4))])).any()
+    assert pictures.motion_ratio(parts, frames) == pytest.approx(1.1**2 / 0.1**2)
+    assert pictures.motion_ratio({1: np.ones((4, 4))}, frames) == 1.0
+    assert not pictures.always_moving(np.concatenate([frames, np.zeros((9, 4, 4))])).any()
     blinking = np.arange(12)[:, None, None] % 2 * np.eye(4)
-    assert (data.always_moving(blinking) == np.eye(4, dtype=bool)).all()
+    assert (pictures.always_moving(blinking) == np.eye(4, dtype=bool)).all()
 
 
 @with_data
 def test_writers_and_pictures(monkeypatch):
-    monkeypatch.setattr(data, "two_classes_each", lambda most: data.writers(most))
-    monkeypatch.setattr(data, "writers", lambda most, all_writers=data.writers: all_writers(min(most, 8)))
+    monkeypatch.setattr(writing, "two_classes_each", lambda most: writing.writers(most))
+    monkeypatch.setattr(writing, "writers", lambda most, all_writers=writing.writers: all_writers(min(most, 8)))
     made = make("table5")
     errors = {tuple(row[:3]): row[3] for row in made.grids[0].rows}
     assert errors["femnist", "train", "individual"] < errors["femnist", "train", "personalized"]
@@ -152,31 +152,31 @@ def test_writers_and_pictures(monkeypatch):
 
 @with_data
 def test_sites_of_two_classes():
-    sites = data.two_classes_each(3)
+    sites = writing.two_classes_each(3)
     assert list(sites) == ["site00", "site01", "site02"]
     assert all(400 < len(X) < 600 and 0 <= X.min() < X.max() <= 1 for X in sites.values())
 
 
 @with_data
 def test_people_leave_the_background():
-    frames = data.frames_of("video_escalator")[:100]
-    pca, shared, own = data.separated(frames, 0, ranks=(10, 2))
+    frames = pictures.frames_of("video_escalator")[:100]
+    pca, shared, own = pictures.separated(frames, 0, ranks=(10, 2))
     assert len(pca.sites_) == 10
-    assert data.motion_ratio(dict(enumerate(own)), frames, steady=data.always_moving(frames)) > 5
+    assert pictures.motion_ratio(dict(enumerate(own)), frames, steady=pictures.always_moving(frames)) > 5
     np.testing.assert_allclose(shared[3] + own[3], frames[3], atol=0.6)
 
 
 @with_data
 def test_words_by_year(monkeypatch):
-    sites, words = data.debates_by_year()
+    sites, words = debates.debates_by_year()
     assert len(sites) == 13
     assert not {"the", "applause"} & set(words)
     some = {name: X for name, X in sites.items() if name[-4:] in ("2000", "2004", "2008")}
-    monkeypatch.setattr(data, "debates_by_year", lambda: (some, words))
+    monkeypatch.setattr(debates, "debates_by_year", lambda: (some, words))
     topics = make("table7").numbers["topics"]
     assert "iraq" in next(found for site, found in topics.items() if "2004" in site)
 
 
 def test_leading_words_alternate():
     components = np.array([[0.1, -0.9, 0.2, 0.0], [0.8, 0.0, 0.0, 0.5]])
-    assert data.leading_words(components, ["a", "b", "c", "d"], 3) == ["b", "a", "c"]
+    assert debates.leading_words(components, ["a", "b", "c", "d"], 3) == ["b", "a", "c"]

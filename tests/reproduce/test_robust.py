@@ -9,11 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from eigenpact.datasets import corrupted_problem
-from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, paper_numbers
-from eigenpact.reproduce import robust as paper
-from eigenpact.reproduce.apgm import apgm
-from eigenpact.reproduce.inexact_alm import inexact_alm
-from eigenpact.reproduce.pursuit import shrink_singular_values
+from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, find, paper_numbers, registry
+from eigenpact.reproduce.robust.apgm import apgm
+from eigenpact.reproduce.robust.inexact_alm import inexact_alm
+from eigenpact.reproduce.robust.pursuit import shrink_singular_values
+from eigenpact.reproduce.robust.recovery import recovered
 
 SILENT = Watch()
 
@@ -29,7 +29,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         "fig4": {"size": 60, **common, "local_steps": [1, 10]},
         "table1": {"sizes": [80, 100], "ranks": [4, 5], "columns": [8, 10], "share": 0.05, "sites": 3},
     }
-    monkeypatch.setattr(paper, "SMALL", small)
+    monkeypatch.setattr(registry, "small_problems", {"robust": small}.get)
 
 
 def make(name: str) -> Any:
@@ -51,7 +51,7 @@ def test_what_is_measured_is_the_truth() -> None:
     """relL and err by hand from what decompose gives; the curve ends where the basis is."""
     problem = corrupted_problem(60, 90, 3, 0.05, sites=3)
     heard: list[str] = []
-    found = paper.recovered(problem, 3, solver="dcf", max_rounds=5, watch=Watch(on_run=heard.append))
+    found = recovered(problem, 3, solver="dcf", max_rounds=5, watch=Watch(on_run=heard.append))
     assert len(found.curve) == 4  # and a round for the variances
     assert found.rounds == 5
     assert not found.converged

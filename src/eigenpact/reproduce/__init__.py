@@ -1,7 +1,7 @@
 """Tables and figures of the papers, computed again and printed beside the papers' own numbers.
 
-One module per paper with a function for each table or figure and a list ``REPRODUCTIONS``; beside it a .toml file with the
-numbers that the paper prints.  A new paper is added to ``PAPERS``.
+One folder per paper, with a function for each table or figure; beside them ``paper.toml`` with the numbers that the paper prints,
+and ``small.toml`` with the problems of the small size.  A new paper is added to ``PAPERS``.
 
 >>> find("faps-table4").what
 'uneven sites: rounds, KKT and errors of SSI, LocalPower and FAPS'
@@ -9,14 +9,81 @@ numbers that the paper prints.  A new paper is added to ``PAPERS``.
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
+from typing import Any
+
 from ..errors import InputError
-from . import faps, kernel, oneshot, personalized, personalized_data, robust
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
 
-PAPERS = (faps, kernel, oneshot, personalized, personalized_data, robust)
+PAPERS: dict[str, dict[str, str]] = {
+    "faps": {
+        "one_problem.table1": "one synthetic problem: rounds of SSI and FAPS",
+        "synthetic.table2": "synthetic data: average KKT and relative errors",
+        "images.table3": "image sets: average KKT and relative errors",
+        "one_problem.table4": "uneven sites: rounds, KKT and errors of SSI, LocalPower and FAPS",
+        "leakage.fig1": "what the messages of SSI tell about one site's data",
+        "synthetic.fig2": "synthetic data: rounds when features, rows, components or decay vary",
+        "images.fig3": "image sets: rounds",
+        "synthetic.fig4": "arithmetic spectrum: convergence rates",
+    },
+    "kernel": {
+        "similarity.fig3": "projection consensus: similarity and time by number of nodes",
+        "similarity.fig4": "projection consensus: similarity by images on a node, beside own rows only",
+        "similarity.fig5": "projection consensus: similarity after every iteration, by number of neighbours",
+    },
+    "oneshot": {
+        "one_round.fig1": "one round: errors of averages, sign fixing and projections beside the centralized one",
+        "rounds.table1": "rounds and errors of power, Lanczos, hot potato, one-shot, shift-and-invert, Davidson",
+    },
+    "personalized": {
+        "two_sites.fig1": "two sites: pooled and personalized components",
+        "two_sites.fig3": "PerPCA's convergence for several theta",
+        "statistics.fig4": "subspace error by number of rows, beside distPCA",
+        "statistics.fig5": "subspace error by number of features",
+        "statistics.fig6": "subspace error by number of sites",
+        "statistics.table2": "test errors of sites with few and with many rows",
+        "ranks.table3": "theta for too many local components",
+        "ranks.fig7": "too many local components",
+        "ranks.fig8": "too many global components",
+        "statistics.fig9": "sites of ten groups, clustered by local components",
+        "two_sites.fig10": "global error by eigengap",
+        "two_sites.fig11": "global error by misalignment",
+        "pictures.table4": "icons on a texture",
+        "writing.table5": "reconstruction errors on FEMNIST and CIFAR-10",
+        "pictures.table6": "background and moving objects of videos",
+        "debates.table7": "words of presidential debates by year",
+    },
+    "robust": {
+        "figures.fig1": "convergence of DCF-PCA, CF-PCA, APGM, ALM and ours",
+        "figures.fig2": "errors by rank and sparsity",
+        "figures.fig3": "singular values with an upper bound on the rank",
+        "figures.fig4": "local steps K, and the number of sites",
+        "figures.table1": "singular value errors with an upper bound on the rank",
+    },
+}
+"""Paper -> its tables and figures, each behind the module that computes it -> what they show in a line."""
+
+OPTIONS = {"oneshot-fig1": {"distribution": ("normal", "uniform")}}
+"""What can be chosen besides size and seed."""
+
+
+def _made(module: str, part: str, *arguments: Any, **chosen: str) -> Reproduced:
+    """Compute it.  Its module is imported only now: it draws, and commands that draw nothing do not wait for matplotlib."""
+    made: Reproduced = getattr(import_module(module), part)(*arguments, **chosen)
+    return made
+
+
+def _reproduction(paper: str, where: str, what: str) -> Reproduction:
+    module, part = where.split(".")
+    name = f"{paper}-{part}"
+    return Reproduction(name, what, partial(_made, f"{__name__}.{paper}.{module}", part), OPTIONS.get(name, {}))
+
 
 REPRODUCTIONS: dict[str, Reproduction] = {
-    reproduction.name: reproduction for paper in PAPERS for reproduction in paper.REPRODUCTIONS
+    made.name: made
+    for paper, parts in PAPERS.items()
+    for made in (_reproduction(paper, where, what) for where, what in parts.items())
 }
 """Name -> Reproduction."""
 

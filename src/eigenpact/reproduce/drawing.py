@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
@@ -21,6 +23,22 @@ SMALLEST = 1e-17
 """Zero is drawn here, on a logarithmic axis."""
 
 Curve = tuple[Sequence[float], Sequence[float | None]]
+Heights = Mapping[str, Sequence[float | None]]
+
+
+def by_first(rows: Sequence[Sequence[Any]], columns: Mapping[str, int]) -> dict[str, Curve]:
+    """Curves from the rows of a table: name -> a column, against the first one."""
+    return {name: ([row[0] for row in rows], [row[j] for row in rows]) for name, j in columns.items()}
+
+
+def by_round(runs: Sequence[Any], what: str, least: float = 0.0) -> dict[str, Curve]:
+    """Curves of runs that have a name and points: an attribute of the points, not below ``least``, against the round."""
+    return {run.name: ([p.round for p in run.curve], [max(getattr(p, what), least) for p in run.curve]) for run in runs}
+
+
+def from_one(values: Sequence[float]) -> Curve:
+    """A curve of values after rounds 1, 2, ..."""
+    return range(1, len(values) + 1), values
 
 
 @dataclass(frozen=True)
@@ -55,15 +73,25 @@ class Panel:
     log_y: bool = True
 
 
+def new_figure(title: str, width: float, height: float, *, dpi: int = 110, fontsize: int = 13, **options: Any) -> Figure:
+    """An empty figure (inches) with a title."""
+    figure = Figure(figsize=(width, height), dpi=dpi, **{"layout": "constrained"} | options)
+    figure.suptitle(title, fontsize=fontsize, parse_math=False)
+    return figure
+
+
+def axes_of(figure: Figure, rows: int, columns: int) -> Any:
+    """Pairs of axes (rows x columns)."""
+    return np.asarray(figure.subplots(rows, columns, squeeze=False), dtype=object)
+
+
 def panels(title: str, grid: Sequence[Sequence[Panel]]) -> Figure:
     """Rows of panels with one legend below; a name has the same colour and marker in all of them."""
     columns = max(len(row) for row in grid)
-    width, height = max(9.5, PANEL_WIDTH * columns), PANEL_HEIGHT * len(grid) + 1.2
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
-    figure.suptitle(title, fontsize=13, parse_math=False)
+    figure = new_figure(title, max(9.5, PANEL_WIDTH * columns), PANEL_HEIGHT * len(grid) + 1.2)
     names = list(dict.fromkeys(name for row in grid for panel in row for name in [*panel.curves, *panel.stars]))
     styles = {name: i for i, name in enumerate(names)}
-    axes = np.asarray(figure.subplots(len(grid), columns, squeeze=False), dtype=object)
+    axes = axes_of(figure, len(grid), columns)
     for row, drawn in zip(grid, axes, strict=True):
         for panel, ax in zip(row, drawn, strict=False):
             _draw(ax, panel, styles)
@@ -74,35 +102,25 @@ def panels(title: str, grid: Sequence[Sequence[Panel]]) -> Figure:
 
 
 def bars(
-    title: str,
-    ylabel: str,
-    groups: Sequence[str],
-    ours: Mapping[str, Sequence[float | None]],
-    paper: Mapping[str, Sequence[float]],
-    *,
-    counts: bool = False,
+    title: str, ylabel: str, groups: Sequence[str], ours: Heights, paper: Mapping[str, Sequence[float]], *, counts: bool = False
 ) -> Figure:
     """One bar for every name in each group; what the paper has is a black line across the bar of that name.
 
     ``counts`` says that numbers are to be written as such, not as powers of ten.
     """
-    figure = Figure(figsize=(max(9.0, 2.6 * len(groups)), 5.4), dpi=110, layout="constrained")
-    figure.suptitle(title, fontsize=13, parse_math=False)
+    figure = new_figure(title, max(9.0, 2.6 * len(groups)), 5.4)
     ax = figure.subplots()
     width = 0.8 / len(ours)
     places = np.arange(len(groups))
-    told = False
     for i, (name, values) in enumerate(ours.items()):
         at = places + (i - (len(ours) - 1) / 2) * width
         known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
         ax.bar([x for x, _ in known], [y for _, y in known], 0.9 * width, color=COLOURS[i % len(COLOURS)], label=name)
         for x, y in zip(at, paper.get(name, ()), strict=False):
-            ax.plot([x - width / 2, x + width / 2], [y, y], color="black", linewidth=2, label="" if told else "the paper's")
-            told = True
-    ax.set_yscale("log")
+            ax.plot([x - width / 2, x + width / 2], [y, y], color="black", linewidth=2, label="the paper's")
+    ax.set(yscale="log", ylabel=ylabel)
     if counts:
         _plain_logarithms(ax)
-    ax.set_ylabel(ylabel)
     ax.set_xticks(places, groups)
     ax.tick_params(axis="x", length=0)
     _frame(ax)
@@ -111,17 +129,11 @@ def bars(
 
 
 def heat_maps(
-    title: str,
-    xlabel: str,
-    xs: Sequence[float],
-    ylabel: str,
-    ys: Sequence[float],
-    maps: Mapping[str, Sequence[Sequence[float]]],
+    title: str, xlabel: str, xs: Sequence[float], ylabel: str, ys: Sequence[float], maps: Mapping[str, Sequence[Sequence[float]]]
 ) -> Figure:
     """Side by side, one map for each name: values[y][x] by colour on one logarithmic scale, and written into the cells."""
-    figure = Figure(figsize=(1.0 + 4.2 * len(maps), 1.6 + 0.55 * len(ys)), dpi=110, layout="constrained")
-    figure.suptitle(title, fontsize=13, parse_math=False)
-    axes = np.asarray(figure.subplots(1, len(maps), squeeze=False), dtype=object)[0]
+    figure = new_figure(title, 1.0 + 4.2 * len(maps), 1.6 + 0.55 * len(ys))
+    axes = axes_of(figure, 1, len(maps))[0]
     logs = {name: np.log10(np.maximum(np.asarray(values, dtype=float), SMALLEST)) for name, values in maps.items()}
     low, high = min(float(v.min()) for v in logs.values()), max(float(v.max()) for v in logs.values())
     for ax, (name, values) in zip(axes, logs.items(), strict=True):
@@ -133,8 +145,7 @@ def heat_maps(
         ax.set_title(name, fontsize=11, parse_math=False)
         ax.set_xticks(range(len(xs)), [f"{x:g}" for x in xs])
         ax.set_yticks(range(len(ys)), [f"{y:g}" for y in ys])
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(ylabel)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
     figure.colorbar(image, ax=list(axes), label="logarithm to base 10", shrink=0.9)
     return figure
 
@@ -142,28 +153,19 @@ def heat_maps(
 def _draw(ax: Axes, panel: Panel, styles: Mapping[str, int]) -> None:
     ticks = sorted({x for xs, _ in panel.curves.values() for x in xs})
     places = {x: i for i, x in enumerate(ticks)} if panel.every else {x: x for x in ticks}
+    colours = {name: COLOURS[i % len(COLOURS)] for name, i in styles.items()}
+    markers = {name: MARKERS[i % len(MARKERS)] for name, i in styles.items()}
     for name, (xs, ys) in panel.curves.items():
-        i = styles[name]
-        step = 1 if panel.every else max(1, len(xs) // 10)
-        ax.plot(
-            [places[x] for x in xs],
-            [np.nan if y is None else max(y, SMALLEST) for y in ys],
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKERS[i % len(MARKERS)],
-            markersize=5,
-            markevery=step,
-            linewidth=1.6,
-            label=name,
-        )
+        heights = [np.nan if y is None else max(y, SMALLEST) for y in ys]
+        (line,) = ax.plot([places[x] for x in xs], heights, color=colours[name], marker=markers[name], label=name)
+        line.set(markersize=5, markevery=1 if panel.every else max(1, len(xs) // 10), linewidth=1.6)
     for name, (xs, ys) in panel.missed.items():
         known = [(places[x], y) for x, y in zip(xs, ys, strict=True) if y is not None]
         if known:
-            colour, marker = COLOURS[styles[name] % len(COLOURS)], MARKERS[styles[name] % len(MARKERS)]
-            (line,) = ax.plot(*zip(*known, strict=True), marker, label=f"{name}: not within these rounds")
-            line.set(color=colour, markerfacecolor="white", markersize=8)
+            (line,) = ax.plot(*zip(*known, strict=True), markers[name], label=f"{name}: not within these rounds")
+            line.set(color=colours[name], markerfacecolor="white", markersize=8)
     for name, (x, y) in panel.stars.items():
-        colour = COLOURS[styles[name] % len(COLOURS)]
-        ax.plot([x], [y], "*", color=colour, markersize=15, markeredgecolor="black", label=f"{name}, the paper's")
+        ax.plot([x], [y], "*", color=colours[name], markersize=15, markeredgecolor="black", label=f"{name}, the paper's")
     if panel.level is not None:
         ax.axhline(panel.level, color="0.35", linestyle="--", linewidth=1.2, label=panel.level_name)
     if panel.log_y:
@@ -172,32 +174,30 @@ def _draw(ax: Axes, panel: Panel, styles: Mapping[str, int]) -> None:
         ax.set_xticks(range(len(ticks)), [f"{x:.5g}" for x in ticks])
         ax.set_xlim(-0.3, len(ticks) - 0.7)
         _plain_logarithms(ax)
-    _rounds_axis(ax, panel)
+    elif not panel.log_x:
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    if panel.log_x:
+        ax.set_xscale("log")
+        _plain_ticks(ax.xaxis)
     ax.set_title(panel.title, fontsize=11, parse_math=False)
-    ax.set_xlabel(panel.xlabel)
-    ax.set_ylabel(panel.ylabel)
+    ax.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     _frame(ax)
 
 
-def _rounds_axis(ax: Axes, panel: Panel) -> None:
-    if panel.log_x:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_locator(NullLocator())
-    elif not panel.every:
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-
-
 def _plain_logarithms(ax: Axes) -> None:
-    """Ticks 1, 2, 5, 10, ... on a logarithmic axis that spans at least a factor of ten."""
+    """Plain ticks on a logarithmic axis that spans at least a factor of ten."""
     low, high = ax.get_ylim()
     if high < 10 * low:
         middle = np.sqrt(low * high)
         ax.set_ylim(middle / np.sqrt(10), middle * np.sqrt(10))
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_locator(NullLocator())
+    _plain_ticks(ax.yaxis)
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Ticks 1, 2, 5, 10, ..."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _frame(ax: Axes) -> None:

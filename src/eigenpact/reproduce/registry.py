@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Cell: TypeAlias = str | int | float | None
 
+CURVE_ONLY = "The paper shows this as curves only, so there are no numbers of its to print."
+SCALED_DOWN = "This is the small size: the paper's numbers belong to larger problems.  --size paper computes those."
+
 
 class Size(StrEnum):
     """``paper``: the paper's own problem.  ``small``: one like it that takes seconds."""
@@ -79,10 +82,36 @@ class Reproduction:
 
 
 def paper_numbers(paper: str) -> dict[str, Any]:
-    """The numbers that a paper prints, from the file ``<paper>.toml`` beside this one.
+    """The numbers that a paper prints, from ``paper.toml`` in its folder.
 
     >>> paper_numbers("faps")["table4"]["FAPS"]["rounds"]
     55
     """
-    with resources.files(__package__).joinpath(f"{paper}.toml").open("rb") as stream:
+    return _read(paper, "paper.toml")
+
+
+def small_problems(paper: str) -> dict[str, Any]:
+    """The problems of the small size, from ``small.toml`` in the paper's folder."""
+    return _read(paper, "small.toml")
+
+
+def _read(paper: str, file: str) -> dict[str, Any]:
+    with resources.files(__package__).joinpath(paper, file).open("rb") as stream:
         return tomllib.load(stream)
+
+
+def problem_of(paper: str, name: str, size: Size, *, instead: bool = False) -> dict[str, Any]:
+    """A table's problem: the paper's, or with what the small size changes of it.
+
+    ``instead`` says that the small problem is told in full, and nothing of the paper's entry is wanted beside it.
+    """
+    told: dict[str, Any] = paper_numbers(paper)[name]
+    if size is Size.paper:
+        return told
+    changed: dict[str, Any] = small_problems(paper).get(name, {})
+    return changed if instead else told | changed
+
+
+def small_print(size: Size, *remarks: str, small: str = SCALED_DOWN) -> list[str]:
+    """Remarks, and at the small size what is to be said of it."""
+    return [*remarks, small] if size is Size.small else [*remarks]

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from scipy.linalg import cholesky
 
-from ..data.synthetic import site_names
-from ..numerics.linalg import Array
-from ..numerics.metrics import largest_sine
+from ...data.synthetic import site_names
+from ...numerics.linalg import Array
+from ...numerics.metrics import largest_sine
 
 Distribution = Literal["normal", "uniform"]
 
@@ -38,11 +38,6 @@ class Population:
     U: Array
     eigenvalues: Array
     distribution: Distribution = "normal"
-
-    @property
-    def leading(self) -> Array:
-        """v_1 (d x 1)."""
-        return self.U[:, :1]
 
     def sites(self, count: int, n: int, rng: np.random.Generator) -> dict[str, Array]:
         """Named sites of n rows each (n x d); the mean of the population is zero."""
@@ -86,7 +81,7 @@ class Population:
 
     def error(self, w: Array) -> float:
         """1 - (w^T v_1)^2 of a unit vector w (d x 1), as the square of a sine."""
-        return largest_sine(w, self.leading) ** 2
+        return largest_sine(w, self.U[:, :1]) ** 2
 
 
 def population(

@@ -24,31 +24,30 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 import numpy as np
 
-from ..numerics.linalg import Array, soft
-from .pursuit import Pursuit, Watcher, shrink_singular_values, usual_weight
+from ...numerics.linalg import Array, soft
+from .pursuit import Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
 
 DECAY, LOWEST = 0.9, 1e-9
 
 
-def apgm(
-    M: Array,
-    lam: float | None = None,
-    *,
-    tol: float = 1e-7,
-    max_iterations: int = 300,
-    watch: Watcher | None = None,
-) -> Pursuit:
+def apgm(M: Array, *, tol: float = 1e-7, max_iterations: int = 300, watch: Watcher | None = None) -> Pursuit:
     """Split M (n x d) into a low-rank part and errors."""
-    lam = usual_weight(M) if lam is None else lam
+    return pursue(M, _iterates(M, usual_weight(M), tol), max_iterations, watch)
+
+
+def _iterates(M: Array, lam: float, tol: float) -> Iterator[tuple[Array, Array, bool]]:
     norm = float(np.linalg.norm(M))
     mu = 0.99 * float(np.linalg.norm(M, 2))  # line 1
     lowest = LOWEST * mu
     L = L_prev = S = S_prev = np.zeros_like(M)
     t = t_prev = 1.0
     rank = 10
-    for iteration in range(1, max_iterations + 1):
+    for iteration in count(1):
         ahead = (t_prev - 1) / t  # line 2
         L_ahead, S_ahead = L + ahead * (L - L_prev), S + ahead * (S - S_prev)
         half = (L_ahead + S_ahead - M) / 2
@@ -57,9 +56,5 @@ def apgm(
         S = soft(S_ahead - half, lam * mu / 2)
         t_prev, t = t, (1 + np.sqrt(1 + 4 * t * t)) / 2  # line 4
         mu = max(DECAY * mu, lowest)
-        if watch is not None:
-            watch(iteration, L, S)
         change = float(np.sqrt(np.linalg.norm(L - L_prev) ** 2 + np.linalg.norm(S - S_prev) ** 2)) / norm
-        if change <= tol and iteration > 1:  # line 5
-            break
-    return Pursuit(L, S, iteration, float(np.linalg.norm(M - L - S)) / norm)
+        yield L, S, change <= tol and iteration > 1  # line 5

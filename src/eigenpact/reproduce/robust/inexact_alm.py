@@ -23,38 +23,31 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from ..numerics.linalg import Array, soft
-from .pursuit import Pursuit, Watcher, shrink_singular_values, usual_weight
+from ...numerics.linalg import Array, soft
+from .pursuit import Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
 
 GROWTH, MOST_GROWTH = 1.5, 1e7
 
 
-def inexact_alm(
-    M: Array,
-    lam: float | None = None,
-    *,
-    tol: float = 1e-7,
-    max_iterations: int = 200,
-    watch: Watcher | None = None,
-) -> Pursuit:
+def inexact_alm(M: Array, *, tol: float = 1e-7, max_iterations: int = 200, watch: Watcher | None = None) -> Pursuit:
     """Split M (n x d) into a low-rank part and errors."""
-    lam = usual_weight(M) if lam is None else lam
+    return pursue(M, _iterates(M, usual_weight(M), tol), max_iterations, watch)
+
+
+def _iterates(M: Array, lam: float, tol: float) -> Iterator[tuple[Array, Array, bool]]:
     longest, norm = float(np.linalg.norm(M, 2)), float(np.linalg.norm(M))
     Y = M / max(longest, float(np.abs(M).max()) / lam)  # line 1
     mu = 1.25 / longest
     highest = MOST_GROWTH * mu
     S, rank = np.zeros_like(M), 10
-    for iteration in range(1, max_iterations + 1):
+    while True:
         L, rank = shrink_singular_values(M - S + Y / mu, 1 / mu, rank + 1)  # line 2
         S = soft(M - L + Y / mu, lam / mu)  # line 3
         R = M - L - S
-        residual = float(np.linalg.norm(R)) / norm
-        if watch is not None:
-            watch(iteration, L, S)
-        if residual <= tol:
-            break
+        yield L, S, float(np.linalg.norm(R)) / norm <= tol
         Y += mu * R  # line 4
         mu = min(GROWTH * mu, highest)
-    return Pursuit(L, S, iteration, residual)

@@ -6,13 +6,14 @@ They stand here for comparison with what the papers compare with.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import scipy.linalg
 
-from ..numerics.linalg import Array, orthonormalize
+from ...numerics.linalg import Array, orthonormalize
 
 OVERSAMPLING, POWERS = 10, 2
 """Columns beside the wanted ones, and power iterations, of a randomized partial decomposition (Halko et al., 2011)."""
@@ -33,6 +34,16 @@ class Pursuit:
 
 Watcher = Callable[[int, Array, Array], object]
 """Called after every iteration with its number, L and S."""
+
+
+def pursue(M: Array, iterates: Iterator[tuple[Array, Array, bool]], most: int, watch: Watcher | None) -> Pursuit:
+    """Take L, S and whether they are at rest from a method, until they are or after so many iterations."""
+    for iteration, (L, S, rests) in enumerate(islice(iterates, most), 1):
+        if watch is not None:
+            watch(iteration, L, S)
+        if rests:
+            break
+    return Pursuit(L, S, iteration, float(np.linalg.norm(M - L - S)) / float(np.linalg.norm(M)))
 
 
 def usual_weight(M: Array) -> float:
