@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,8 +12,8 @@ import typer
 
 from ..data.checks import check_finite, check_same_features
 from ..data.readers import Table, read_sites
+from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
-from .ranks import Ranks
 
 
 class Center(StrEnum):
@@ -34,14 +35,26 @@ Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+"""Environment variables in which MPI launchers tell how many ranks they started."""
 
 
-def preprocessing(center: Center, scale: Scale) -> dict[str, Any]:
+def preprocessing(center: str, scale: str) -> dict[str, Any]:
     """The estimator's parameters for these options."""
-    return {
-        "center": False if center is Center.none else center.value,
-        "scale": None if scale is Scale.none else scale.value,
-    }
+    return {"center": False if center == "none" else str(center), "scale": None if scale == "none" else str(scale)}
+
+
+def communicator(engine: str) -> Any:
+    """What connects the processes that read files together; refuse ranks of mpiexec that would all do the same."""
+    if engine == "mpi":
+        return world()
+    started = max((int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdigit()), default=1)
+    if started > 1:
+        raise InputError(f"{started} ranks were started, and each would do all the work; add --engine mpi, or leave out mpiexec")
+    return Alone()
 
 
 def parse_components(text: str) -> int | float | None:
@@ -66,7 +79,7 @@ def parse_components(text: str) -> int | float | None:
 
 
 def read_together(
-    files: list[str], ranks: Ranks, proxy: str | None, check_outputs: Callable[[], None]
+    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
@@ -75,21 +88,21 @@ def read_together(
     read: dict[str, Table] = {}
     error = ""
     try:
-        if ranks.rank == 0:
+        if comm.rank == 0:
             check_outputs()
-        mine = files[ranks.rank :: ranks.size]
+        mine = files[comm.rank :: comm.size]
         read = read_sites(mine) if mine else {}
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names)
     except EigenpactError as caught:
-        if ranks.size == 1:
+        if comm.size == 1:
             raise
         error = str(caught)
-    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
+    told = share(comm, {"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
     features = _merge(told, len(files))
     orders = check_same_features(features)
     if proxy is not None and proxy not in told[0]["sites"]:
-        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
+        where = "" if comm.size == 1 else " read by rank 0 (list its file first)"
         raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
     names = next((names for _, names in features.values() if names is not None), None)
     held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}

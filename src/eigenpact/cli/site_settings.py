@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from ..errors import FileError, InputError
 from ..estimators.plans import functions_of
 from ..estimators.registry import solvers_for
 from ..runtime import Policy
+from ..storage import write_private_json, writing
 
 ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 COORDINATOR_TIMEOUT = 60.0
@@ -106,11 +106,8 @@ def write_facts(
         "ledger": str(ledger),
         "coordinator_timeout": timeout,
     }
-    try:
-        with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(facts, file, indent=2)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; it must be in a folder of your own") from error
+    with writing(path, "it must be in a folder of your own"):
+        write_private_json(path, facts)
 
 
 def read_policy(path: Path | None) -> Policy:

@@ -31,7 +31,7 @@ import numpy as np
 from ..errors import InputError, ProgramError, SiteError
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
 from .blas import limited_blas
-from .ranks import all_gather, broadcast, cut, receive, send, world
+from .ranks import broadcast, cut, receive, send, share, world
 
 Graph = Mapping[str, tuple[str, ...]]
 
@@ -54,8 +54,7 @@ class MPI:
 
     def check_features(self, names: Sequence[str] | None) -> None:
         """Compare the feature names of all ranks; every rank raises if two of them differ."""
-        mine = json.dumps(None if names is None else list(names)).encode()
-        told = [json.loads(bytes(text)) for text in all_gather(world(), mine)]
+        told = share(world(), None if names is None else list(names))
         named = [(rank, columns) for rank, columns in enumerate(told) if columns is not None]
         for rank, columns in named[1:]:
             first, wanted = named[0]
@@ -66,7 +65,7 @@ class MPI:
 
     def check_same(self, what: str, mine: Mapping[str, str]) -> None:
         """Compare what all ranks were given, by name and in words; every rank raises if two of them differ."""
-        told = [json.loads(bytes(text)) for text in all_gather(world(), json.dumps(dict(mine)).encode())]
+        told = share(world(), dict(mine))
         for rank, words in enumerate(told):
             other = sorted(name for name in {*words, *told[0]} if words.get(name) != told[0].get(name))
             if other:
@@ -78,8 +77,7 @@ class MPI:
 
     def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
         """The sites of all ranks, given this rank's."""
-        told = all_gather(world(), json.dumps(list(names)).encode())
-        return tuple(name for text in told for name in json.loads(bytes(text)))
+        return tuple(name for told in share(world(), list(names)) for name in told)
 
     def execute(
         self,
@@ -363,8 +361,7 @@ def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -
     }
     owners: dict[str, tuple[int, int]] = {}
     graphs: list[str] = []
-    for rank, packed in enumerate(all_gather(comm, wire.pack(mine))):
-        held, _ = wire.unpack(packed)
+    for rank, held in enumerate(share(comm, mine)):
         graphs.append(held["graph"])
         if graphs[rank] != graphs[0]:
             raise InputError(f"rank {rank} was given another graph than rank 0; pass the same graph on every rank")

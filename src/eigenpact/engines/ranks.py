@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,12 @@ import numpy as np
 from ..errors import MissingExtraError
 
 
+class Alone:
+    """The communicator of a process without MPI."""
+
+    rank, size = 0, 1
+
+
 def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
     """Every rank's bytes, by rank, on every rank."""
     sizes = np.zeros(comm.size, dtype=np.int64)
@@ -19,6 +26,12 @@ def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
     packed = np.empty(int(sizes.sum()), dtype=np.uint8)
     comm.Allgatherv(np.frombuffer(data, dtype=np.uint8), [packed, sizes.tolist()])
     return cut(packed, sizes)
+
+
+def share(comm: Any, facts: Any) -> list[Any]:
+    """Every rank's facts, as JSON can hold them, by rank, on every rank."""
+    packed = json.dumps(facts).encode()
+    return [json.loads(bytes(told)) for told in ([packed] if comm.size == 1 else all_gather(comm, packed))]
 
 
 def cut(data: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> list[memoryview]:

@@ -17,8 +17,6 @@ import hashlib
 import io
 import json
 import os
-import secrets
-import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -31,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..errors import FileError, InputTypeError
 from ..runtime import Ledger, RoundRecord
+from ..storage import place_folder, writing
 from .choices import describe_solver
 from .pca import FederatedPCA
 
@@ -92,10 +91,8 @@ def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: 
     arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})
     manifest = _manifest(pca, hashlib.sha256(arrays).hexdigest())
     text = json.dumps(manifest, indent=1, default=_plain) + "\n"
-    try:
-        _place({ARRAYS: arrays, MANIFEST: text.encode()}, Path(folder).resolve())
-    except OSError as error:
-        raise FileError(f"{folder} cannot be written: {error.strerror or error}; choose another -o") from error
+    with writing(folder, "choose another folder"):
+        place_folder(Path(folder).resolve(), {ARRAYS: arrays, MANIFEST: text.encode()})
 
 
 def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
@@ -132,14 +129,14 @@ def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = Fals
     """Raise a FileError unless a model can be written to ``folder``; call it before a long computation."""
     place = Path(folder).resolve()
     if place.is_file():
-        raise FileError(f"{folder} is a file; choose another -o, a folder that does not exist yet")
+        raise FileError(f"{folder} is a file; choose a folder that does not exist yet")
     if place.exists():
         if not overwrite:
-            raise FileError(f"{folder} exists already; choose another folder, or overwrite it (overwrite=True, --overwrite)")
+            raise FileError(f"{folder} exists already; choose another folder, or overwrite it (overwrite=True)")
         _check_replaceable(folder, place)
     above = next(parent for parent in place.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise FileError(f"{folder} cannot be written, because {above} is not a folder you may write to; choose another -o")
+        raise FileError(f"{folder} cannot be written, because {above} is not a folder you may write to; choose another")
 
 
 def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
@@ -147,9 +144,9 @@ def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
     held = {path.name for path in place.iterdir()} if place.is_dir() else {place.name}
     others = sorted(held - {ARRAYS, MANIFEST})
     if others:
-        raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another -o")
+        raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another folder")
     if held and not (MANIFEST in held and FORMAT.encode() in (place / MANIFEST).read_bytes()):
-        raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another -o")
+        raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another folder")
 
 
 def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
@@ -183,40 +180,18 @@ def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def _place(files: Mapping[str, bytes], place: Path) -> None:
-    """Write files to a folder next to ``place``, then rename it; an earlier folder there is moved away first."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    token = secrets.token_hex(4)
-    fresh, old = (place.with_name(f".{place.name}.{token}.{what}") for what in ("new", "old"))
-    try:
-        fresh.mkdir()
-        for name, content in files.items():
-            with (fresh / name).open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        if place.exists():
-            place.rename(old)
-        fresh.rename(place)
-    finally:
-        if old.exists() and not place.exists():
-            old.rename(place)
-        for leftover in (fresh, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _read_manifest(place: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((place / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "does not exist" if not place.exists() else f"is not a model folder: it has no {MANIFEST}"
-        raise FileError(f"{place} {what}; give a folder written by eigenpact fit -o") from error
+        raise FileError(f"{place} {what}; give the folder of a model") from error
     except OSError as error:
         raise FileError(f"{place / MANIFEST} cannot be read: {error.strerror}; check its permissions") from error
     except ValueError as error:
         raise _damaged(place, f"it is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give a folder from eigenpact fit -o")
+        raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give the folder of a model")
     written = manifest.get("format_version")
     if not isinstance(written, int) or written < 1:
         raise _damaged(place, f"format_version is {written!r}")

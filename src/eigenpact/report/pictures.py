@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from ..errors import FileError
 from ..numerics.linalg import Array
+from ..storage import replacing
 from .messages import bytes_text
 
 COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
 """Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-
-FORMATS = (".png", ".pdf", ".svg")
 
 SMALLEST_KKT = 1e-17
 """Residuals of zero are drawn here, on a logarithmic axis."""
@@ -112,28 +108,10 @@ def convergence(
     return figure
 
 
-def check_picture_target(path: Path, *, overwrite: bool = False) -> None:
-    """Raise a FileError unless a picture can be written to ``path``."""
-    if path.suffix.lower() not in FORMATS:
-        raise FileError(f"{path} must end in one of {', '.join(FORMATS)}; rename the picture")
-    if path.is_dir():
-        raise FileError(f"{path} is a folder; give the name of a picture in it")
-    if path.exists() and not overwrite:
-        raise FileError(f"{path} exists already; choose another name or pass --overwrite")
-    if not path.absolute().parent.is_dir():
-        raise FileError(f"{path} cannot be written, because the folder {path.parent} does not exist; create it first")
-
-
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a figure to .png, .pdf or .svg; the file appears complete or not at all."""
-    part = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
-    try:
+    with replacing(path) as part:
         figure.savefig(part)
-        os.replace(part, path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}; choose another name") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares: Sequence[float]) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ...algorithms.solution import Algorithm
 from ...datasets import digits, partition
-from ...errors import FileError, NotConvergedWarning
+from ...errors import NotConvergedWarning
 from ...estimators import FederatedPCA
 from ...numerics.certificate import OVERSAMPLING
 from ...numerics.linalg import Array
@@ -23,6 +23,7 @@ from ...report.comparison import candidates
 from ...report.messages import bytes_text
 from .. import tables
 from ..consoles import stdout, tell
+from ..outputs import picture_in
 
 COMPONENTS = 10
 MAX_ROUNDS = 500
@@ -44,11 +45,12 @@ def command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
     """Joint PCA of ten sites of handwritten digits, by every solver, compared with pooling all rows; with a picture."""
-    picture = _target(output, overwrite)
+    picture = picture_in(output, PICTURE, overwrite=overwrite or output == FOLDER)  # its own may be drawn again
     data = digits()
     sites = partition.by_label(data.X, np.asarray(data.y))
     pooled, pooled_seconds = _pooled(data.X)
-    runs = [_run(name, solver, sites) for name, solver in _solvers(next(iter(sites))).items()]
+    solvers: dict[str, str | Algorithm] = {"auto": "auto", **candidates(next(iter(sites)))}
+    runs = [_run(name, solver, sites) for name, solver in solvers.items()]
     console = stdout()
     console.print(_comparison(runs, pooled, pooled_seconds, data.X.nbytes))
     console.print()
@@ -58,23 +60,6 @@ def command(
     _draw(picture, runs, sites, data.extra["shape"])
     tell(console, f"\nThe picture is in {picture}")
     tell(console, "Next, with your own tables: eigenpact fit north.csv south.csv -k 10 -o model/")
-
-
-def _target(folder: Path, overwrite: bool) -> Path:
-    """Where the picture goes; the demo's own default folder may be written again without asking."""
-    from ...report import pictures
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made a folder: {error.strerror}; choose another -o") from error
-    pictures.check_picture_target(folder / PICTURE, overwrite=overwrite or folder == FOLDER)
-    return folder / PICTURE
-
-
-def _solvers(first_site: str) -> dict[str, str | Algorithm]:
-    """Every solver by the name in the table, "auto" first."""
-    return {"auto": "auto", **candidates(first_site)}
 
 
 def _pooled(X: Array) -> tuple[Array, float]:

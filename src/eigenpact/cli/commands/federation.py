@@ -16,6 +16,7 @@ from ...datasets import heart_disease
 from ...engines.federation.kits import Federation
 from ...engines.flower.app import write_app
 from ...errors import DataUnavailableError, FileError, InputError
+from ...storage import writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
 from ..kits import ENGINES, find_kit, make_all_kits
@@ -156,7 +157,5 @@ def _until(kit: Any) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path, "choose another folder"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; choose another folder") from error

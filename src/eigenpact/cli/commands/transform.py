@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import secrets
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +17,9 @@ from ...data.readers import Table, read_table, site_name
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
+from ...storage import check_file_target, replacing
 from ..consoles import stdout, tell
 
-FORMATS = (".csv", ".npy")
 SHOWN = 5
 
 
@@ -77,29 +75,16 @@ def _columns(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[in
 
 def check_target(output: Path, file: Path, overwrite: bool) -> None:
     """Refuse an output that cannot be written, before anything is computed."""
-    if output.suffix.lower() not in FORMATS:
-        raise FileError(f"{output} must end in one of {', '.join(FORMATS)}; rename the output")
-    if output.is_dir():
-        raise FileError(f"{output} is a folder; give the name of a file in it")
     if output.exists() and file.exists() and output.samefile(file):
         raise FileError(f"{output} is the table itself; choose another -o")
-    if output.exists() and not overwrite:
-        raise FileError(f"{output} exists already; choose another -o or pass --overwrite")
-    if not output.absolute().parent.is_dir():
-        raise FileError(f"{output} cannot be written, because the folder {output.parent} does not exist; create it first")
+    check_file_target(output, (".csv", ".npy"), overwrite=overwrite)
 
 
 def write_scores(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
     """Write scores (n_rows x k) and tell; the file appears complete or not at all."""
     content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
-    part = output.with_name(f".{output.name}.{secrets.token_hex(4)}")
-    try:
+    with replacing(output) as part:
         part.write_bytes(content)
-        os.replace(part, output)
-    except OSError as error:
-        raise FileError(f"{output} cannot be written: {error.strerror or error}; choose another -o") from error
-    finally:
-        part.unlink(missing_ok=True)
     tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import stat
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ...errors import FileError, InputError, MissingExtraError
+from ...storage import write_private_json
 
 KIT = "kit.json"
 ENGINES = {"nvflare": "NVIDIA FLARE", "flower": "Flower"}
@@ -179,24 +179,13 @@ def describe_kit(kit: Path, party: str, federation: Federation) -> None:
     """Write whose kit it is, and make it the owner's alone."""
     facts = {"format": FORMAT, "party": party} | {key: getattr(federation, key) for key in federation.__dataclass_fields__}
     kit.chmod(stat.S_IRWXU)
-    write_json(kit / KIT, facts)
+    write_private_json(kit / KIT, facts)
 
 
 def check_new_folder(folder: Path) -> None:
     """Kits are made in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file that its owner alone can read."""
-    write_private(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone can read."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
 
 
 def crypto(module: str) -> Any:

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import InputError, ProgramError, SiteError
 from ...runtime import Costs, Job, MailConnection, Outcome, Plan, Post, Request, Response, Summation
+from ...storage import write_private
 
 REPLY, GONE = b"r", b"g"
 """First byte of what comes back: a site's reply, or why there is none."""
@@ -168,8 +169,7 @@ class RelayPost:
 def meeting_point(folder: Path) -> Iterator[tuple[Listener, dict[str, str]]]:
     """Where a relay can connect, and what it must be told: the socket's address and the file with the key."""
     key = os.urandom(32)
-    (folder / "key").touch(0o600)
-    (folder / "key").write_bytes(key)
+    write_private(folder / "key", key)
     address = str(folder / "relay")
     with Listener(address, "AF_UNIX", authkey=key) as listener:
         yield listener, {"address": address, "key": str(folder / "key")}

@@ -17,8 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, InputError, MissingExtraError
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit, write_json
+from ...errors import InputError, MissingExtraError
+from ...storage import write_private_json, writing
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
@@ -94,14 +95,14 @@ class Kit(PartyKit):
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")
         manager["args"]["uri_root"] = str(self.workspace / "jobs")
-        write_json(path, resources)
+        write_private_json(path, resources)
 
 
 def make_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
     check_new_folder(folder)
     work = folder / "authority"
-    try:
+    with writing(folder, "choose another folder"):
         work.mkdir(parents=True, mode=0o700)
         made = _provision(federation, work)
         _adopt_kit(made / federation.host, folder / "coordinator" / "server")
@@ -113,8 +114,6 @@ def make_kits(federation: Federation, folder: Path) -> None:
         _configure_server(folder / "coordinator" / "server")
         describe_kit(folder / "coordinator", "coordinator", federation)
         shutil.rmtree(made)
-    except OSError as error:
-        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
 
 
 def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -147,8 +146,8 @@ def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping
     configs = job_config(relay)
     for app, file in (("coordinator", "config_fed_server.json"), ("site", "config_fed_client.json")):
         (folder / app / "config").mkdir(parents=True)
-        write_json(folder / app / "config" / file, configs[file])
-    write_json(folder / "meta.json", meta)
+        write_private_json(folder / app / "config" / file, configs[file])
+    write_private_json(folder / "meta.json", meta)
 
 
 def _provision(federation: Federation, work: Path) -> Path:
@@ -211,10 +210,10 @@ def _configure_site(kit: Path) -> None:
         _component("app_deployer", DEPLOYER_CLASS),
         _component("process_launcher", LAUNCHER_CLASS),
     ]  # fmt: skip
-    write_json(local / "resources.json", resources)
-    write_json(local / "comm_config.json", COMMUNICATION)
-    write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
-    write_json(local / "log_config.json", _log_config())
+    write_private_json(local / "resources.json", resources)
+    write_private_json(local / "comm_config.json", COMMUNICATION)
+    write_private_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
+    write_private_json(local / "log_config.json", _log_config())
 
 
 def _configure_server(kit: Path) -> None:
@@ -224,11 +223,11 @@ def _configure_server(kit: Path) -> None:
     resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_TIMEOUT
     resources["class_list_enforcement_mode"] = "enforce"
     resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
-    write_json(local / "resources.json", resources)
-    write_json(local / "comm_config.json", COMMUNICATION)
+    write_private_json(local / "resources.json", resources)
+    write_private_json(local / "comm_config.json", COMMUNICATION)
     rights = ("submit_job", "manage_job", "view", "operate", "download_job")
-    write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
-    write_json(local / "log_config.json", _log_config())
+    write_private_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
+    write_private_json(local / "log_config.json", _log_config())
 
 
 def _component(id_: str, path: str) -> dict[str, Any]:

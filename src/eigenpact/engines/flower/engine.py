@@ -25,7 +25,7 @@ from typing import Any
 
 from ...errors import InputError, SiteError, TooFewSitesError
 from ...runtime import Costs, Job, Outcome, Summation
-from ..federation.kits import write_json
+from ...storage import write_private_json
 from ..federation.relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
 from .app import write_app
 from .kits import CONNECTION, HERE, FlowerKit, flower, program
@@ -187,7 +187,7 @@ def _register_keys(kit: FlowerKit) -> None:
         for site, key in _keys(kit).items():
             told = ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
             done[site] = {"key": key, "node": int(told["node-id"])}
-    write_json(kit.workspace / REGISTERED, done)
+    write_private_json(kit.workspace / REGISTERED, done)
 
 
 def registered_nodes(kit: FlowerKit) -> dict[str, int]:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FileError, MissingExtraError
-from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit, write_private
+from ...storage import write_private, writing
+from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit
 
 CONNECTION = "eigenpact"
 """Name of the SuperLink in the configuration of Flower's command line."""
@@ -149,7 +150,7 @@ def make_flower_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
     flower("flwr")
     check_new_folder(folder)
-    try:
+    with writing(folder, "choose another folder"):
         for party in ("authority", "coordinator", *federation.sites):
             (folder / party).mkdir(parents=True, mode=0o700)
         root = _certify(federation, folder / "authority", folder / "coordinator")
@@ -160,8 +161,6 @@ def make_flower_kits(federation: Federation, folder: Path) -> None:
         for site in federation.sites:
             public = _make_site_key(folder / site)
             (folder / "coordinator" / "keys" / f"{site}.pub").write_bytes(public)
-    except OSError as error:
-        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
 
 
 def _make_site_key(kit: Path) -> bytes:
