@@ -16,7 +16,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..engines.federation.relay import OpenFederation
+from ..engines.federation.engine import OpenFederation
 from ..engines.flower.engine import COSTS
 from ..engines.flower.grid import find_sites, relay
 from ..errors import InputError
@@ -60,8 +60,7 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
     sites = tuple(sorted(wanted or post.nodes))
     log.info("sites: %s", ", ".join(sites))
     least = min_sites or len(sites)
-    names = ("flower", "Flower")
-    engine = OpenFederation(post, sites, features, costs=COSTS, min_sites=least, round_timeout=round_timeout, names=names)
+    engine = OpenFederation("flower", post, sites, features, COSTS, least, round_timeout)
     pca = asked.estimator(engine=engine, callback=lambda record: log.info("round %d of %s sites", record.round, record.sites))
     for note in fit_and_save(asked, pca, features=features):
         log.warning("%s", note)

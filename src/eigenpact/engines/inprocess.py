@@ -14,18 +14,19 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InputError
 from ..runtime import (
     Connection,
     Costs,
+    Graph,
     Job,
     MailConnection,
     Outcome,
     Request,
     Response,
     SiteEndpoint,
+    Sites,
     SiteServer,
     Summation,
     with_kept,
@@ -70,14 +71,7 @@ class InProcess:
         if self.round_timeout is not None and not self.round_timeout > 0:
             raise InputError(f"round_timeout={self.round_timeout!r} must be a number of seconds > 0, or None to wait")
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Serve the sites and run the job, here."""
         if graph is not None and self.round_timeout is not None:
             raise InputError(

@@ -29,11 +29,23 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
-from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
+from ..runtime import (
+    Arrays,
+    Connection,
+    Costs,
+    Graph,
+    Job,
+    Outcome,
+    Request,
+    Response,
+    Sites,
+    SiteServer,
+    Summation,
+    wire,
+    with_kept,
+)
 from .blas import limited_blas
 from .ranks import broadcast, cut, receive, send, share, world
-
-Graph = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -79,14 +91,7 @@ class MPI:
         """The sites of all ranks, given this rank's."""
         return tuple(name for told in share(world(), list(names)) for name in told)
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Graph | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         comm = world()
         servers = {

@@ -2,7 +2,7 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading, with_kept
+from .engine import Adopter, Connection, Costs, Engine, Graph, Job, Outcome, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
@@ -29,6 +29,7 @@ __all__ = [
     "Exchange",
     "Gate",
     "Gather",
+    "Graph",
     "Job",
     "Journal",
     "Ledger",
@@ -52,6 +53,7 @@ __all__ = [
     "SiteEndpoint",
     "SiteLedger",
     "SiteServer",
+    "Sites",
     "Spreading",
     "Sum",
     "Summation",

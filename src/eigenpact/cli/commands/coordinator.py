@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from ...engines import Flower, NVFlare
+from ...engines.federation.kits import ENGINES
 from ...engines.flare.kits import Kit
 from ...engines.flower.engine import serving
 from ...engines.flower.kits import HERE, FlowerKit
@@ -27,7 +28,7 @@ from ...estimators.choices import find_joint_solver
 from ...storage import writing
 from .. import running
 from ..consoles import stderr, stdout, tell
-from ..kits import ENGINES, check_installed, find_kit
+from ..kits import check_installed, find_kit
 from ..running import Settings
 from ..site_files import Center, CenterOption, Quiet, Scale, ScaleOption, Seed, Tol
 from .site import become
@@ -141,8 +142,8 @@ def run(
 def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit) -> Flower | NVFlare:
     sites, least, timeout = tuple(asked.sites), asked.min_sites, asked.round_timeout
     if isinstance(kit, FlowerKit):
-        return Flower(kit.folder, sites=sites, min_sites=least, round_timeout=timeout)
-    return NVFlare(kit.folder, sites=sites, min_sites=least, round_timeout=timeout, job_file=folder / "job")
+        return Flower(kit, sites=sites, min_sites=least, round_timeout=timeout)
+    return NVFlare(kit, sites=sites, min_sites=least, round_timeout=timeout, job_file=folder / "job")
 
 
 def _tell_proxy(kit: Kit | FlowerKit, console: Console) -> None:

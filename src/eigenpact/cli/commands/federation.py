@@ -13,13 +13,13 @@ import numpy as np
 import typer
 
 from ...datasets import heart_disease
-from ...engines.federation.kits import Federation
+from ...engines.federation.kits import ENGINES, Federation
 from ...engines.flower.app import write_app
 from ...errors import DataUnavailableError, FileError, InputError
 from ...storage import writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..kits import ENGINES, find_kit, make_all_kits
+from ..kits import find_kit, make_all_kits
 from ..site_settings import POLICY, SITE, read_toml
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")

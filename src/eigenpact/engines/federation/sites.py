@@ -1,4 +1,4 @@
-"""A site between institutions, whatever carries its messages: what its owner says of it, and the end that answers.
+"""A site between institutions, whatever the engine: what its owner says of it, and the end that answers.
 
 What a site works on is said by its owner alone, in a file that ``eigenpact site start`` or ``eigenpact site describe`` writes.
 Nothing of it comes from the coordinator.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sys
 import time
 from typing import Any
@@ -27,7 +28,7 @@ from nvflare.fuel.flare_api.api_spec import (
 )
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from .kits import ADMIN, Kit
+from .kits import ADMIN
 
 CONNECT_WITHIN = 10.0
 LOOK_EVERY = 0.25
@@ -38,8 +39,8 @@ OVER = ("FINISHED", "FAILED", "ABANDONED")
 class Administrator:
     """Carries out commands on the server of a coordinator's kit."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, kit: str) -> None:
+        self._folder = os.path.join(kit, "admin")
         self._job = ""
         self._session: Session | None = None
 
@@ -62,7 +63,7 @@ class Administrator:
 
     def _connected(self) -> Session:
         if self._session is None:
-            self._session = new_secure_session(ADMIN, str(self._kit.folder / "admin"), timeout=CONNECT_WITHIN)
+            self._session = new_secure_session(ADMIN, self._folder, timeout=CONNECT_WITHIN)
         return self._session
 
     def _clients(self, session: Session, _: str) -> list[str]:
@@ -103,7 +104,7 @@ def main() -> None:
     """Answer commands until the input ends; standard output is for answers alone."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     answers, sys.stdout = sys.stdout, sys.stderr
-    administrator = Administrator(Kit.read(sys.argv[1], "coordinator"))
+    administrator = Administrator(sys.argv[1])
     for line in sys.stdin:
         answers.write(json.dumps(administrator.answer(line)) + "\n")
         answers.flush()

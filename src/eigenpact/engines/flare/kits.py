@@ -7,7 +7,6 @@ keep what FLARE stores inside the kit.
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import stat
@@ -17,8 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, MissingExtraError
+from ...errors import InputError
 from ...storage import write_private_json, writing
+from ..extras import bring
 from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit
 
 ADMIN = "coordinator@eigenpact.org"
@@ -152,7 +152,7 @@ def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping
 
 def _provision(federation: Federation, work: Path) -> Path:
     """Let FLARE make certificates and start-up files; return the folder with one folder for each party."""
-    entity = flare("nvflare.lighter.entity")
+    entity = bring("nvflare", "nvflare.lighter.entity")
     project = entity.Project(federation.name, "eigenpact federation")
     ports = {"fed_learn_port": federation.port, "admin_port": federation.port}
     project.set_server(federation.host, "eigenpact", ports)
@@ -160,13 +160,13 @@ def _provision(federation: Federation, work: Path) -> Path:
         project.add_client(site, "eigenpact", {"allow_log_streaming": False})
     project.add_admin(ADMIN, "eigenpact", {"role": "project_admin"})
     builders = [
-        flare("nvflare.lighter.impl.workspace").WorkspaceBuilder(),
-        flare("nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
-        flare("nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
-        flare("nvflare.lighter.impl.signature").SignatureBuilder(),
+        bring("nvflare", "nvflare.lighter.impl.workspace").WorkspaceBuilder(),
+        bring("nvflare", "nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
+        bring("nvflare", "nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
+        bring("nvflare", "nvflare.lighter.impl.signature").SignatureBuilder(),
     ]
     log = _Quiet()
-    context = flare("nvflare.lighter.provisioner").Provisioner(str(work), builders).provision(project, logger=log)
+    context = bring("nvflare", "nvflare.lighter.provisioner").Provisioner(str(work), builders).provision(project, logger=log)
     if context.get("build_error") or log.errors:
         raise InputError(f"FLARE could not make the kits: {'; '.join(log.errors) or 'no reason was given'}")
     return Path(context["current_prod_dir"])
@@ -259,11 +259,3 @@ def _log_config() -> dict[str, Any]:
             "nvflare.collab": {"level": "WARNING"},  # else several lines a message
         },
     }
-
-
-def flare(module: str) -> Any:
-    """A module of NVIDIA FLARE."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'nvflare' needs NVIDIA FLARE ({error}): pip install 'eigenpact[nvflare]'") from error

@@ -1,6 +1,6 @@
 """FLARE's server or client for a kit, with refused certificates written to the log, and BLAS with one thread.
 
-Run as ``python -m eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE's transport does not tell
+Run as ``python -m eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE does not tell
 when a handshake fails, so that a site with a wrong certificate would look, at both ends, as if it had never come.
 
 Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does.  That is said before their processes begin: a second thread

@@ -10,7 +10,6 @@ knows the public ones and takes no other node.  Telemetry, update checks and the
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 import json
 import os
@@ -20,8 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, MissingExtraError
+from ...errors import FileError
 from ...storage import write_private, writing
+from ..extras import bring, missing
 from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit
 
 CONNECTION = "eigenpact"
@@ -148,7 +148,7 @@ def node_config(facts: Mapping[str, str]) -> str:
 
 def make_flower_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
-    flower("flwr")
+    bring("flower", "flwr")
     check_new_folder(folder)
     with writing(folder, "choose another folder"):
         for party in ("authority", "coordinator", *federation.sites):
@@ -225,13 +225,5 @@ def program(name: str) -> str:
     """One of Flower's programs, of this environment."""
     path = Path(sys.executable).parent / name
     if not path.exists():
-        raise MissingExtraError(f"engine 'flower' needs Flower ({name} is not installed): pip install 'eigenpact[flower]'")
+        raise missing("flower", f"{name} is not installed")
     return str(path)
-
-
-def flower(module: str) -> Any:
-    """A module of Flower."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'flower' needs Flower ({error}): pip install 'eigenpact[flower]'") from error
