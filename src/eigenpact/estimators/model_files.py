@@ -213,18 +213,15 @@ def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror}; copy the model again or fit it again") from error
+        raise _unusable(f"{file} cannot be read: {error.strerror}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise FileError(
-            f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}; "
-            "copy the model again or fit it again"
-        )
+        raise _unusable(f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); copy the model again or fit it again") from error
+        raise _unusable(f"{file} is not a .npz file of numbers ({error})") from error
     _check_shapes(file, arrays)
     return {name: arrays[name] for name in SHAPES}
 
@@ -232,17 +229,15 @@ def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
 def _check_shapes(file: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     missing = sorted(set(SHAPES) - set(arrays))
     if missing:
-        raise FileError(f"{file} lacks the arrays {', '.join(missing)}; copy the model again or fit it again")
+        raise _unusable(f"{file} lacks the arrays {', '.join(missing)}")
     components = arrays["components"]
     sizes = dict(zip("kd", components.shape, strict=True)) if components.ndim == 2 else {"k": -1, "d": -1}
     for name, axes in SHAPES.items():
         array = arrays[name]
         if array.shape != tuple(sizes[axis] for axis in axes) or array.dtype.kind != "f":
             wanted = "(n_components, n_features)" if -1 in sizes.values() else str(tuple(sizes[axis] for axis in axes))
-            raise FileError(
-                f"{file}: array {name!r} is {array.dtype} of shape {array.shape}, expected are floats of shape {wanted}; "
-                "copy the model again or fit it again"
-            )
+            found = f"{array.dtype} of shape {array.shape}"
+            raise _unusable(f"{file}: array {name!r} is {found}, expected are floats of shape {wanted}")
 
 
 def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,4 +250,8 @@ def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _damaged(place: Path, why: str) -> FileError:
-    return FileError(f"{place / MANIFEST} is damaged ({why}); copy the model again or fit it again")
+    return _unusable(f"{place / MANIFEST} is damaged ({why})")
+
+
+def _unusable(what: str) -> FileError:
+    return FileError(f"{what}; copy the model again or fit it again")

@@ -92,16 +92,6 @@ class Eavesdropper:
         return np.hstack([reply.args[0] for reply in replies]), np.hstack([reply.arrays[0] for reply in replies])
 
     def _hear(self, request: Request, response: Response) -> None:
-        function = short_name(request.function)
         if response.arrays:
-            self.heard.append(
-                Overheard(
-                    request.epoch,
-                    request.step,
-                    request.kind,
-                    function,
-                    response.site,
-                    tuple(a.copy() for a in request.args),
-                    response.arrays,
-                )
-            )
+            asked = request.epoch, request.step, request.kind, short_name(request.function)
+            self.heard.append(Overheard(*asked, response.site, tuple(a.copy() for a in request.args), response.arrays))

@@ -126,16 +126,8 @@ def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares
 
 def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> None:
     for i, (site, points) in enumerate(scores.items()):
-        ax.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=14,
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
-            linewidths=0,
-            alpha=0.75,
-            label=site,
-        )
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
+        ax.scatter(points[:, 0], points[:, 1], s=14, color=colour, marker=marker, linewidths=0, alpha=0.75, label=site)
     ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
     ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
     ax.set_title("Scores by site", fontsize=11)

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from rich.console import Console
 from ...engines import Flower, NVFlare
 from ...engines.federation.kits import ENGINES
 from ...engines.flare.kits import Kit
-from ...engines.flower.engine import serving
+from ...engines.flower.engine import listens, serving
 from ...engines.flower.kits import HERE, FlowerKit
 from ...errors import EigenpactError, FileError, InputError
 from ...estimators.choices import find_joint_solver
@@ -193,7 +192,5 @@ def _logged(path: Path, asked: Run) -> Iterator[None]:
 
 def _check_port(host: str, port: int) -> None:
     """Refuse to serve where something else listens already."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        if probe.connect_ex((host, port)) == 0:
-            raise InputError(f"something listens at {host}:{port} already; stop it, or make kits with another port")
+    if listens(host, port):
+        raise InputError(f"something listens at {host}:{port} already; stop it, or make kits with another port")

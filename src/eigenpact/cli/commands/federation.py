@@ -99,13 +99,7 @@ def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
 
 def read_consortium(path: Path, engine: str | None = None) -> Federation:
     """A consortium's file, checked; ``engine`` goes before what it says."""
-    facts = read_toml(path)
-    unknown = sorted(set(facts) - set(KEYS))
-    missing = [key for key in KEYS[:4] if key not in facts]
-    if unknown or missing:
-        raise InputError(
-            f"{path}: {(unknown or missing)[0]!r} is {'unknown' if unknown else 'missing'}; known are {', '.join(KEYS)}"
-        )
+    facts = read_toml(path, KEYS, needed=KEYS[:4])
     host, colon, port = str(facts["coordinator"]).rpartition(":")
     if not colon or not host or not port.isdigit():
         raise InputError(f"{path}: coordinator = {facts['coordinator']!r} must be host:port, as sites reach it")

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
-import warnings
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from ...data.readers import read_table
 from ...data.site_rows import open_rows
 from ...engines.federation.kits import NAME, PartyKit
+from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
 from ...errors import FileError, InputError
 from ...estimators.model_files import load_model
+from .. import site_settings
 from ..consoles import stdout, tell
 from ..kits import check_installed, find_kit
-from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy, write_facts
-from .site_check import look
+from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
+from .site_check import check_rows, look
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
@@ -95,10 +94,10 @@ def describe(
     X = open_rows(name, str(data), agreed)
     rules = read_policy(policy)
     rules.load()
-    if X.shape[0] < rules.min_rows:
-        raise InputError(f"{X.shape[0]} rows, but min_rows = {rules.min_rows} in the policy; this site would refuse every run")
+    check_rows(X, rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
-    write_facts(output.absolute(), name, data.absolute(), agreed, rules, written)
+    facts = site_settings.describe(name, data.absolute(), agreed, rules, written)
+    facts.write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     tell(stdout(), f"Start the SuperNode with: --node-config '{node_config({FLOWER_SITE: str(output.absolute())})}'")
 
@@ -124,22 +123,13 @@ def transform(
     X = open_rows(owned.party, str(file), owned.federation.features)
     if pca.n_features_in_ != X.shape[1] or list(getattr(pca, "feature_names_in_", [])) != _names(owned):
         raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
-        write_scores(output, np.asarray(pca.transform(X)), read_table(file).row_ids)
+    write_scores(output, pca, X, read_table(file).row_ids)
 
 
 def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
     sys.stdout.flush()
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
-
-
-def free_port() -> int:
-    """A port of this machine that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _names(kit: PartyKit) -> list[str]:

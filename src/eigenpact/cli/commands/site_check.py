@@ -10,6 +10,7 @@ import typer
 
 from ...data.site_rows import open_rows
 from ...errors import EigenpactError, InputError
+from ...runtime import Policy
 from .. import tables
 from ..consoles import stdout
 from ..kits import find_kit
@@ -76,10 +77,15 @@ def _policy(site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
-    n, least = found["rows"].shape[0], found["a policy"].min_rows
+    check_rows(found["rows"], found["a policy"])
+    return f"{found['rows'].shape[0]}, at least {found['a policy'].min_rows} are needed"
+
+
+def check_rows(X: Any, policy: Policy) -> None:
+    """Refuse a table (n x d) with fewer rows than its own policy asks for."""
+    n, least = X.shape[0], policy.min_rows
     if n < least:
         raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
-    return f"{n}, at least {least} are needed"
 
 
 CHECKS: dict[str, Callable[..., str]] = {

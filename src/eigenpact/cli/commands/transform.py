@@ -12,15 +12,13 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ...data.checks import check_finite
+from ...data.checks import check_finite, match_columns
 from ...data.readers import Table, read_table, site_name
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
 from ...storage import check_file_target, replacing
 from ..consoles import stdout, tell
-
-SHOWN = 5
 
 
 def command(
@@ -39,38 +37,23 @@ def command(
     table = read_table(file)
     X = _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
-        scores = np.asarray(pca.transform(X))
-    write_scores(output, scores, table.row_ids)
+    write_scores(output, pca, X, table.row_ids)
 
 
 def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     """The table's rows (n_rows x n_features) with columns as the model has them."""
     wanted = getattr(pca, "feature_names_in_", None)
     if wanted is not None and table.feature_names is not None:
-        return table.X[:, _columns([str(name) for name in wanted], table.feature_names, file)]
+        order, difference = match_columns([str(name) for name in wanted], table.feature_names)
+        if difference:
+            raise InputError(f"{file}, compared with the model, {difference}; rename, drop or add columns")
+        return table.X if order is None else table.X[:, order]
     found, expected = table.X.shape[1], pca.n_features_in_
     if found != expected:
         raise InputError(
             f"{file} has {found} columns, the model has {expected} features; give the same columns in the same order"
         )
     return table.X
-
-
-def _columns(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[int]:
-    """Positions in ``names`` of the features that are wanted, in their order."""
-    missing = [name for name in wanted if name not in set(names)]
-    extra = [name for name in names if name not in set(wanted)]
-    if missing or extra:
-        parts = [
-            f"{what} {', '.join(some[:SHOWN])}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
-            for what, some in (("lacks", missing), ("has in addition", extra))
-            if some
-        ]
-        raise InputError(f"{file}, compared with the model, {' and '.join(parts)}; rename, drop or add columns")
-    at = {name: column for column, name in enumerate(names)}
-    return [at[name] for name in wanted]
 
 
 def check_target(output: Path, file: Path, overwrite: bool) -> None:
@@ -80,8 +63,11 @@ def check_target(output: Path, file: Path, overwrite: bool) -> None:
     check_file_target(output, (".csv", ".npy"), overwrite=overwrite)
 
 
-def write_scores(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
-    """Write scores (n_rows x k) and tell; the file appears complete or not at all."""
+def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None) -> None:
+    """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched before
+        scores = np.asarray(pca.transform(X))
     content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
     with replacing(output) as part:
         part.write_bytes(content)

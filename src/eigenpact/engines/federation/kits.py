@@ -128,21 +128,24 @@ class PartyKit:
             raise InputError(f"the certificate of {self.party!r} is valid only from {begin:%Y-%m-%d %H:%M} UTC")
         return end
 
-    def load_certificates(self, *paths: Path) -> list[Any]:
-        """Certificates from PEM files."""
-        try:
-            return [crypto("x509").load_pem_x509_certificate(path.read_bytes()) for path in paths]
-        except (OSError, ValueError) as error:
-            raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
-
-    def check_issued(self, root: Any, own: Any, path: Path) -> None:
-        """A certificate must be of this federation's authority."""
+    def check_certificate(self, authority: Path, path: Path) -> datetime:
+        """When a certificate or its authority's ends; one that has ended, lacks its key or is of elsewhere is an error."""
+        root, own = self.load_certificates(authority, path)
         try:
             own.verify_directly_issued_by(root)
         except (crypto("exceptions").InvalidSignature, TypeError, ValueError) as error:
             raise InputError(
                 f"{path.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
             ) from error
+        self.check_key(path.with_suffix(".key"), own.public_key(), fits=path.name)
+        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+
+    def load_certificates(self, *paths: Path) -> list[Any]:
+        """Certificates from PEM files."""
+        try:
+            return [crypto("x509").load_pem_x509_certificate(path.read_bytes()) for path in paths]
+        except (OSError, ValueError) as error:
+            raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
 
 
 K = TypeVar("K", bound=PartyKit)

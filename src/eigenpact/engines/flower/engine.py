@@ -89,6 +89,13 @@ def listens(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
+def free_port() -> int:
+    """A port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
 def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
     """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
@@ -142,9 +149,7 @@ def _register_keys(kit: FlowerKit) -> None:
     kit.workspace.mkdir(mode=0o700, exist_ok=True)
     for path in (kit.workspace / REGISTERED, *kit.workspace.glob("superlink.db*")):
         path.unlink(missing_ok=True)
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     kit.configure(f"{HERE}:{port}")
     done = {}
     with _superlink(kit, port):

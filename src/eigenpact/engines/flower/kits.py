@@ -91,11 +91,7 @@ class FlowerKit(PartyKit):
             (root,) = self.load_certificates(self.folder / "ca.crt")
             self.check_key(self.folder / "site.key", self._public_key(), "load_ssh_private_key", "site.pub")
             return self.check_dates(root.not_valid_before_utc, root.not_valid_after_utc)
-        path = self.folder / "server.crt"
-        root, own = self.load_certificates(self.folder / "ca.crt", path)
-        self.check_issued(root, own, path)
-        self.check_key(self.folder / "server.key", own.public_key(), fits=path.name)
-        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+        return self.check_certificate(self.folder / "ca.crt", self.folder / "server.crt")
 
     def environment(self) -> dict[str, str]:
         """What Flower's programs are started with; they find each other by name."""
