@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..storage import check_file_target, writing
 
 PICTURES = (".png", ".pdf", ".svg")
-
-JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
-NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 
 def check_json(file: Path | None, *, overwrite: bool) -> None:

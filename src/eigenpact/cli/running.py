@@ -14,8 +14,9 @@ from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
 from . import tables
 from .consoles import stderr, stdout, tell
+from .options import preprocessing
 from .progress import shown_rounds
-from .site_files import parse_components, preprocessing
+from .site_files import parse_components
 
 
 @dataclass(frozen=True)

@@ -1,50 +1,20 @@
-"""What ``fit`` and ``compare`` share: options about the data, and reading one file per site."""
+"""What ``fit`` and ``compare`` share: reading one file per site, perhaps in several processes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from ..data.checks import check_finite, check_same_features
 from ..data.readers import Table, read_sites
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
 
-
-class Center(StrEnum):
-    """What is subtracted from the rows."""
-
-    pooled = "pooled"
-    site = "site"
-    none = "none"
-
-
-class Scale(StrEnum):
-    """What the columns are divided by."""
-
-    none = "none"
-    pooled = "pooled"
-
-
-Files = Annotated[list[str], typer.Argument()]
-CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
-ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
-Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
-Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Environment variables in which MPI launchers tell how many ranks they started."""
-
-
-def preprocessing(center: str, scale: str) -> dict[str, Any]:
-    """The estimator's parameters for these options."""
-    return {"center": False if center == "none" else str(center), "scale": None if scale == "none" else str(scale)}
 
 
 def communicator(engine: str) -> Any:

@@ -19,18 +19,17 @@ from ..errors import InputError
 from ..runtime import (
     Connection,
     Costs,
-    Graph,
     Job,
     MailConnection,
     Outcome,
     Request,
     Response,
     SiteEndpoint,
-    Sites,
     SiteServer,
     Summation,
     with_kept,
 )
+from ..runtime.engine import Graph, Sites
 from .blas import limited_blas
 from .threads import ThreadPost
 

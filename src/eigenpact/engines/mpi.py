@@ -29,21 +29,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
-from ..runtime import (
-    Arrays,
-    Connection,
-    Costs,
-    Graph,
-    Job,
-    Outcome,
-    Request,
-    Response,
-    Sites,
-    SiteServer,
-    Summation,
-    wire,
-    with_kept,
-)
+from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
+from ..runtime.engine import Graph, Sites
 from .blas import limited_blas
 from .ranks import broadcast, cut, receive, send, share, world
 

@@ -19,9 +19,10 @@ from ...runtime.ledger import COORDINATOR
 from ...storage import write_json
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..outputs import JsonFile, NoProgress, check_json, check_picture
+from ..options import Center, CenterOption, Files, JsonFile, NoProgress, Scale, ScaleOption, Seed, preprocessing
+from ..outputs import check_json, check_picture
 from ..progress import shown_status
-from ..site_files import Center, CenterOption, Files, Scale, ScaleOption, Seed, parse_components, preprocessing, read_together
+from ..site_files import parse_components, read_together
 
 COMPONENTS = 10
 COMPONENTS_HELP = f"A number, a share of the variance (0.95), or all; {COMPONENTS} by default, or as many as there are."
@@ -74,10 +75,7 @@ def command(
             sites,
             wanted,
             solvers=candidates(own, solver or ()),
-            **preprocessing(center, scale),
-            tol=tol,
-            max_rounds=max_rounds,
-            random_state=seed,
+            **preprocessing(center, scale) | {"tol": tol, "max_rounds": max_rounds, "random_state": seed},
             on_round=lambda name, record: show(f"{name}: round {record.round}"),
             on_run=lambda run: keep(f"{run.name}: {_in_short(run)}"),
         )
@@ -200,13 +198,8 @@ def _add(table: Table, title: str, rows: list[Revealed]) -> None:
     for i, row in enumerate(rows):
         where = "" if row.receiver == COORDINATOR else f" to {row.receiver}"
         needs = ", ".join(NEEDS.get(kind, kind) for kind in row.collective.split(", "))
-        table.add_row(
-            "" if i else title,
-            f"{row.times} x {row.function}{where}",
-            f"{row.arrays}: {row.shapes}",
-            needs,
-            bytes_text(row.bytes_per_site),
-        )
+        computed, size = f"{row.times} x {row.function}{where}", bytes_text(row.bytes_per_site)
+        table.add_row("" if i else title, computed, f"{row.arrays}: {row.shapes}", needs, size)
 
 
 # -- files ------------------------------------------------------------------------------------------

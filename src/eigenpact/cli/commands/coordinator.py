@@ -28,8 +28,8 @@ from ...storage import writing
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
+from ..options import Center, CenterOption, Quiet, Scale, ScaleOption, Seed, Tol
 from ..running import Settings
-from ..site_files import Center, CenterOption, Quiet, Scale, ScaleOption, Seed, Tol
 from .site import become
 
 app = typer.Typer(no_args_is_help=True, help="Serve a federation, and run joint PCAs over its sites.")

@@ -12,20 +12,9 @@ from ...algorithms.solution import Algorithm
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
+from ..options import Center, CenterOption, Files, Quiet, Scale, ScaleOption, Seed, Tol
 from ..running import Settings, run
-from ..site_files import (
-    Center,
-    CenterOption,
-    Files,
-    Quiet,
-    Scale,
-    ScaleOption,
-    Seed,
-    Tol,
-    communicator,
-    parse_components,
-    read_together,
-)
+from ..site_files import communicator, parse_components, read_together
 
 
 def command(

@@ -15,7 +15,8 @@ from ...reproduce import REPRODUCTIONS, Grid, Reproduced, Size, Watch, chosen, f
 from ...storage import write_json
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..outputs import JsonFile, NoProgress, check_json, picture_in
+from ..options import JsonFile, NoProgress
+from ..outputs import check_json, picture_in
 from ..progress import shown_status
 
 FOLDER = Path("eigenpact-reproduce")

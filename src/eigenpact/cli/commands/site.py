@@ -21,6 +21,7 @@ from ...estimators.model_files import load_model
 from .. import site_settings
 from ..consoles import stdout, tell
 from ..kits import check_installed, find_kit
+from ..options import Data, Scores
 from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
 from .site_check import check_rows, look
 from .transform import check_target, write_scores
@@ -34,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a t
 @app.command("start", epilog="Example: eigenpact site start heart/cleveland --data patients.csv --policy policy.toml")
 def start(
     kit: Annotated[Path, typer.Argument()],
-    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    data: Data,
     policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
     coordinator_timeout: Annotated[
@@ -54,7 +55,7 @@ def start(
     owned = find_kit(kit, "site")
     check_installed(owned)
     site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
-    if not look(site):
+    if not look(site, owned):
         raise InputError("this site is not ready; see the lines marked NO")
     facts = site.write_facts(owned, read_policy(site.policy))
     tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
@@ -72,7 +73,7 @@ def start(
 @app.command("describe", epilog="Example: eigenpact site describe cleveland --data patients.csv -o site.json")
 def describe(
     name: Annotated[str, typer.Argument()],
-    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    data: Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, for the node's configuration.")],
     features: Annotated[
         str | None, typer.Option(help="The agreed columns in order, separated by commas; by default all of the table.")
@@ -106,7 +107,7 @@ def describe(
 def transform(
     kit: Annotated[Path, typer.Argument()],
     model: Annotated[Path, typer.Argument()],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    output: Scores,
     data: Annotated[Path | None, typer.Option("--data", help="The table; by default the one that was started last.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:

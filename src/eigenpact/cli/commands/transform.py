@@ -19,12 +19,13 @@ from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
 from ...storage import check_file_target, replacing
 from ..consoles import stdout, tell
+from ..options import Scores
 
 
 def command(
     model: Annotated[Path, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    output: Scores,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.

@@ -14,25 +14,17 @@ import sys
 import time
 from typing import Any
 
-from nvflare.fuel.flare_api.api_spec import (
-    AuthenticationError,
-    AuthorizationError,
-    CommandError,
-    InternalError,
-    InvalidJobDefinition,
-    JobNotFound,
-    JobNotRunning,
-    NoConnection,
-    NoReply,
-    SessionClosed,
-)
+from nvflare.fuel.flare_api import api_spec as api
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from .kits import ADMIN
 
 CONNECT_WITHIN = 10.0
 LOOK_EVERY = 0.25
-REFUSALS = (AuthenticationError, AuthorizationError, CommandError, InternalError, InvalidJobDefinition, JobNotFound, NoReply)
+REFUSALS = (
+    api.AuthenticationError, api.AuthorizationError, api.CommandError, api.InternalError, api.InvalidJobDefinition,
+    api.JobNotFound, api.NoReply,
+)  # fmt: skip
 OVER = ("FINISHED", "FAILED", "ABANDONED")
 
 
@@ -51,7 +43,7 @@ class Administrator:
             self._session = None
         try:
             return {"value": getattr(self, f"_{command}")(self._connected(), rest)}
-        except (NoConnection, SessionClosed) as error:
+        except (api.NoConnection, api.SessionClosed) as error:
             return {"error": "connection", "detail": str(error)}
         except REFUSALS as error:
             return {"error": "refused", "detail": str(error) or type(error).__name__}
@@ -76,7 +68,7 @@ class Administrator:
 
     def _abort(self, session: Session, job: str) -> bool:
         """End a job of an earlier try; false if it is over, died with its server, or is not known."""
-        with contextlib.suppress(JobNotFound, JobNotRunning, InternalError):
+        with contextlib.suppress(api.JobNotFound, api.JobNotRunning, api.InternalError):
             if not self._over(session, job):
                 session.abort_job(job)
                 return True

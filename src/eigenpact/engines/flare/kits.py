@@ -115,15 +115,10 @@ def make_kits(federation: Federation, folder: Path) -> None:
 
 def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Configurations of the coordinator's and the sites' part of a job, by file name."""
+    controlled = {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100}
     server = {
         "format_version": 2,
-        "workflows": [
-            {
-                "id": "controller",
-                "path": CONTROLLER_CLASS,
-                "args": {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100},
-            }
-        ],
+        "workflows": [{"id": "controller", "path": CONTROLLER_CLASS, "args": controlled}],
         "components": [{"id": "relay", "path": RELAY_CLASS, "args": dict(relay)}],
         "task_data_filters": [],
         "task_result_filters": [],
