@@ -252,11 +252,11 @@ def test_a_kit_of_another_federation(parties: Parties, tmp_path: Path) -> None:
 
 
 def test_sites_have_no_blas_threads_that_spin(engine: Any, parties: Parties) -> None:  # noqa: ARG001
-    """They would double the time of a round; see flare_main.py."""
+    """They would double the time of a round; see flare/main.py."""
     for pid in (pid for name in NAMES for pid in parties.family(name)):
         started_with = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        assert b"OPENBLAS_NUM_THREADS=1" in started_with or b"flare_main" in command
+        assert b"OPENBLAS_NUM_THREADS=1" in started_with or b"flare.main" in command
 
 
 def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:

@@ -61,7 +61,7 @@ def described(tmp_path: Path) -> FlowerParties:
 
 @pytest.fixture
 def grid(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> NodeGrid:
-    monkeypatch.setattr(flower_site, "_log_to_console", lambda: None)
+    monkeypatch.setattr(flower_site, "log_to_console", lambda _: None)
     return NodeGrid({name: described.folder / name / "site.json" for name in NAMES})
 
 

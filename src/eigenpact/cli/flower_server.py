@@ -8,7 +8,6 @@ process.
 from __future__ import annotations
 
 import logging
-import sys
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..engines.federation.engine import OpenFederation
 from ..engines.flower.engine import COSTS
-from ..engines.flower.grid import find_sites, relay
+from ..engines.flower.grid import find_sites, log_to_console, relay
 from ..errors import InputError
 from ..estimators import FederatedPCA
 from .running import Settings, fit_and_save
@@ -36,7 +35,7 @@ def main(grid: Grid, context: Context) -> None:
         with Client(str(settings["relay"]), "AF_UNIX", authkey=Path(str(settings["relay-key"])).read_bytes()) as driver:
             relay(grid, driver)
         return
-    _log_to_run()
+    log_to_console("eigenpact: %(message)s")  # what flwr log and flwr run --stream show
     fit(grid, settings)
 
 
@@ -78,12 +77,3 @@ def _features(text: str) -> tuple[str, ...] | int:
     (('age', 'bmi'), 20)
     """
     return int(text) if text.strip().isdigit() else tuple(name.strip() for name in text.split(","))
-
-
-def _log_to_run() -> None:
-    """Into what ``flwr log`` and ``flwr run --stream`` show."""
-    root = logging.getLogger("eigenpact")
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("eigenpact: %(message)s"))
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)

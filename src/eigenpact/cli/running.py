@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
+from ..report.watching import unwarned
 from . import tables
 from .consoles import stderr, stdout, tell
 from .options import preprocessing
@@ -50,9 +49,7 @@ def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features:
     ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names.  Of several
     processes that fit together only the one that ``leads`` writes.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # told with the result
-        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
+    with unwarned():  # told with the result
         pca.fit(X)
     if not leads:
         return []

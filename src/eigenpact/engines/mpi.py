@@ -34,6 +34,10 @@ from ..runtime.engine import Graph, Sites
 from .blas import limited_blas
 from .ranks import broadcast, cut, receive, send, share, world
 
+Servers = Mapping[str, SiteServer]
+Owners = Mapping[str, tuple[int, int]]
+"""Name -> (rank, n_features)."""
+
 
 @dataclass(frozen=True)
 class MPI:
@@ -94,13 +98,7 @@ class MPI:
                 neighbourhood.close()
 
 
-def _run(
-    comm: Any,
-    servers: Mapping[str, SiteServer],
-    owners: Mapping[str, tuple[int, int]],
-    neighbourhood: Neighbourhood | None,
-    job: Job,
-) -> Outcome:
+def _run(comm: Any, servers: Servers, owners: Owners, neighbourhood: Neighbourhood | None, job: Job) -> Outcome:
     """Rank 0: run the job, then tell the others how it ended."""
     connection = MPIConnection(comm, servers, owners, neighbourhood)
     try:
@@ -121,16 +119,10 @@ def _run(
 class MPIConnection(Connection):
     """The ranks' sites as rank 0 sees them."""
 
-    def __init__(
-        self,
-        comm: Any,
-        servers: Mapping[str, SiteServer],
-        owners: Mapping[str, tuple[int, int]],
-        neighbourhood: Neighbourhood | None = None,
-    ) -> None:
+    def __init__(self, comm: Any, servers: Servers, owners: Owners, neighbourhood: Neighbourhood | None = None) -> None:
         self._comm = comm
         self._servers = servers
-        self._owners = owners  # name -> (rank, n_features)
+        self._owners = owners
         self._neighbourhood = neighbourhood
         self._waiting: list[int] = []  # ranks whose replies are still to be received, the next one last
 
@@ -204,7 +196,7 @@ class Neighbourhood:
         Edges to unknown nodes are left to the driver to refuse.
     """
 
-    def __init__(self, comm: Any, owners: Mapping[str, tuple[int, int]], graph: Graph) -> None:
+    def __init__(self, comm: Any, owners: Owners, graph: Graph) -> None:
         self._ranks = {name: rank for name, (rank, _) in owners.items()}
         known = ((a, b) for a, neighbours in graph.items() for b in neighbours if a in owners and b in owners)
         edges = {(self._ranks[a], self._ranks[b]) for a, b in known}
@@ -273,7 +265,7 @@ class _Parcel:
             at += length
 
 
-def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood | None) -> Outcome:
+def _serve(comm: Any, servers: Servers, neighbourhood: Neighbourhood | None) -> Outcome:
     """Answer requests for the sites of this rank until rank 0 says stop."""
     with _abort_on_failure(comm):
         while True:
@@ -296,9 +288,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
     return with_kept(Outcome.unpack(packed), servers)
 
 
-def _exchange(
-    servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood, request: Request, after: Mapping[str, int]
-) -> list[Response]:
+def _exchange(servers: Servers, neighbourhood: Neighbourhood, request: Request, after: Mapping[str, int]) -> list[Response]:
     """Run a request at the sites of this rank and deliver the messages; every rank takes part, also one without sites."""
     responses = [_execute(servers[name], request, after[name]) for name in sorted(set(after) & set(servers))]
     inboxes = neighbourhood.exchange(responses)
@@ -344,7 +334,7 @@ def _abort_on_failure(comm: Any) -> Iterator[None]:
         raise
 
 
-def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -> dict[str, tuple[int, int]]:
+def _owners(comm: Any, servers: Servers, graph: Graph | None) -> dict[str, tuple[int, int]]:
     """Tell every rank which rank holds which site, and how many features it has; all must have been given the same graph."""
     edges = json.dumps(None if graph is None else {name: list(graph[name]) for name in sorted(graph)})
     mine = {

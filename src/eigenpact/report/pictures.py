@@ -15,6 +15,9 @@ from ..numerics.linalg import Array
 from ..storage import replacing
 from .messages import bytes_text
 
+Shape = tuple[int, int]
+Curves = Mapping[str, tuple[Sequence[int], Sequence[float]]]
+
 COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
 """Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
 
@@ -31,12 +34,7 @@ LOADED_COMPONENTS, LOADED_FEATURES = 4, 8
 
 
 def components_and_scores(
-    components: Array,
-    image_shape: tuple[int, int],
-    scores: Mapping[str, Array],
-    shares: Sequence[float],
-    convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]],
-    title: str,
+    components: Array, image_shape: Shape, scores: Mapping[str, Array], shares: Sequence[float], convergence: Curves, title: str
 ) -> Figure:
     """Components as images above; below, scores by site and the KKT residual by round.
 
@@ -114,7 +112,7 @@ def save_picture(figure: Figure, path: Path) -> None:
         figure.savefig(part)
 
 
-def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares: Sequence[float]) -> None:
+def _images(figure: Any, components: Array, image_shape: Shape, shares: Sequence[float]) -> None:
     axes = np.atleast_1d(figure.subplots(1, len(components)))
     for j, (ax, component) in enumerate(zip(axes, components, strict=True)):
         largest = float(np.abs(component).max())
@@ -135,14 +133,14 @@ def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> N
     _plain_frame(ax)
 
 
-def _convergence(ax: Axes, convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+def _convergence(ax: Axes, convergence: Curves) -> None:
     _residuals(ax, convergence)
     _rounds_axis(ax)
     ax.set_title("Convergence of the iterative solvers", fontsize=11)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
 
 
-def _residuals(ax: Axes, curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+def _residuals(ax: Axes, curves: Curves) -> None:
     """One line per solver on logarithmic axes: something that grows from round to round, and the residual."""
     for i, (solver, (xs, residuals)) in enumerate(curves.items()):
         values = np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)

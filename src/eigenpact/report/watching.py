@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..engines import InProcess
+from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..runtime import Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """No warning of a fit that did not converge, or has many answers, where the result tells it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        warnings.simplefilter("ignore", NotIdentifiableWarning)
+        yield
 
 
 @dataclass(frozen=True)

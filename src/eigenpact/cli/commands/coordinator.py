@@ -46,15 +46,17 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
     until = owned.expires()
     federation = owned.federation
     _check_port(HERE if isinstance(owned, FlowerKit) else federation.host, federation.port)
-    serves = f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C"
-    known = f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+    serves = (
+        f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C\n"
+        f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+    )
     if isinstance(owned, FlowerKit):
         with _ended_in_order(), serving(owned) as superlink:
-            tell(stdout(), f"{serves}\n{known}")
+            tell(stdout(), serves)
             _tell_proxy(owned, stdout())
             assert superlink is not None  # nothing listened
             raise typer.Exit(superlink.wait())
-    tell(stdout(), f"{serves}\n{known}")
+    tell(stdout(), serves)
     become(owned.command(), {})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +13,13 @@ from rich.table import Table
 
 from ...algorithms.solution import Algorithm
 from ...datasets import digits, partition
-from ...errors import NotConvergedWarning
 from ...estimators import FederatedPCA
 from ...numerics.certificate import OVERSAMPLING
 from ...numerics.linalg import Array
 from ...numerics.metrics import largest_sine
 from ...report.comparison import candidates
 from ...report.messages import bytes_text
+from ...report.watching import unwarned
 from .. import tables
 from ..consoles import stdout, tell
 from ..outputs import picture_in
@@ -72,8 +71,7 @@ def _pooled(X: Array) -> tuple[Array, float]:
 
 
 def _run(name: str, solver: str | Algorithm, sites: dict[str, Any]) -> Run:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # the table tells it
+    with unwarned():  # the table tells it
         begin = time.perf_counter()
         pca = FederatedPCA(COMPONENTS, solver=solver, max_rounds=MAX_ROUNDS, random_state=0).fit(sites)
     return Run(name if solver != "auto" else f"auto: {pca.solver_}", pca, time.perf_counter() - begin)

@@ -52,9 +52,9 @@ def init(
     for site in federation.sites:
         _write(folder / site / "policy.toml", POLICY)
         _write(folder / site / "site.toml", SITE)
-        table.add_row(str(folder / site), f"the data manager of {site}", _until(find_kit(folder / site, "site")))
-    coordinator = find_kit(folder / "coordinator", "coordinator")
-    table.add_row(str(folder / "coordinator"), "the coordinator", _until(coordinator))
+    for party in (*federation.sites, "coordinator"):
+        kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
+        table.add_row(str(folder / party), to, f"{find_kit(folder / party, kind).expires():%Y-%m-%d}")
     console = stdout()
     console.print(table)
     tell(console, f"\n{folder / 'authority'} holds the key that signs certificates; keep it offline, it is needed for no run.")
@@ -129,8 +129,8 @@ def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
     columns = [list(data.feature_names or ()).index(name) for name in EXAMPLE_FEATURES]
     X, hospitals = data.X[:, columns], np.asarray(data.groups["site"])
     complete = np.isfinite(X).all(axis=1)
-    names = sorted({str(name) for name in hospitals})
-    return {_plain(name): X[complete & (hospitals == name)] for name in names}, "UCI heart disease, complete rows"
+    plain = {str(name): str(name).lower().replace("_", "-").replace(" ", "-") for name in sorted(set(hospitals))}
+    return {plain[name]: X[complete & (hospitals == name)] for name in plain}, "UCI heart disease, complete rows"
 
 
 def _port() -> int:
@@ -140,14 +140,6 @@ def _port() -> int:
             probe.bind(("localhost", port))
             return int(probe.getsockname()[1])
     return EXAMPLE_PORT
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").replace(" ", "-")
-
-
-def _until(kit: Any) -> str:
-    return f"{kit.expires():%Y-%m-%d}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from ...errors import InputError, ProgramError, TooFewSitesError
 from ...runtime import Costs, Graph, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites, Summation
-from ..extras import NAMES
+from ..extras import check_limits, refuse_graph
 from .kits import PartyKit
 from .relay import STILL, RelayPost
 
@@ -49,9 +49,7 @@ class FederationEngine(ABC):
     spread: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name in ("round_timeout", "start_timeout"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
+        check_limits(self, seconds=("round_timeout", "start_timeout"))
         owned = self.kits.read(self.kit, "coordinator")
         wanted, least = owned.federation.taking_part(self.sites, self.min_sites)
         for name, value in {"owned": owned, "sites": wanted, "min_sites": least}.items():
@@ -127,10 +125,7 @@ class OpenFederation:
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Run the job here, with the sites as they are."""
-        if graph is not None:
-            raise ProgramError(
-                f"graph programs do not run on {NAMES[self.engine]}, whose sites do not reach each other; use engine='inprocess'"
-            )
+        refuse_graph(self.engine, graph)
         if summation is not None:
             raise ProgramError("sites between institutions encode sums by their own policy; leave summation out")
         if sites:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError
+from ..blas import ONE_THREAD
 from .kits import Kit
 
 MODULES = {
@@ -28,7 +29,6 @@ MODULES = {
     "client": "nvflare.private.fed.app.client.client_train",
 }
 NAMES = {"server": "eigenpact.coordinator", "client": "eigenpact.site"}
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 AGAIN = 10.0
 """Seconds in which the same reason, from the same address, is written once: who is refused tries again and again."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import FileError
 from ...storage import write_private, writing
+from ..blas import ONE_THREAD
 from ..extras import bring, missing
 from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit
 
@@ -29,9 +30,6 @@ CONNECTION = "eigenpact"
 
 SITE_KEY = "eigenpact-site"
 """Key of a node's configuration that names the file with what its owner says of the site."""
-
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does."""
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """No telemetry, no update check."""
