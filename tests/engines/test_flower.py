@@ -354,6 +354,7 @@ def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) ->
     made = ep.engines.Flower(folder)
     assert (made.sites, made.min_sites, made.costs.latency) == (NAMES, 3, COSTS.latency)
     assert pickle.loads(pickle.dumps(made)) == made
+    assert ep.engines.Flower(described.kit).sites == NAMES  # a kit that was read already
     for options, message in (
         ({"sites": ("oslo",)}, "'oslo' is not a site of federation"),
         ({"min_sites": 4}, "min_sites=4 must be between"),

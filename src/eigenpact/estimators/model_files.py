@@ -49,37 +49,24 @@ SHAPES = {
 """Arrays of a model and their axes: k components, d features."""
 
 PARAMETERS = ("n_components", "center", "scale", "tol", "max_rounds")
-FACTS = {
-    "sites_": "sites",
-    "n_samples_seen_": "n_samples",
-    "n_rounds_": "rounds",
-    "n_setup_rounds_": "setup_rounds",
-    "converged_": "converged",
-    "stop_reason_": "stop_reason",
-    "angle_estimate_": "angle_estimate",
-    "between_site_share_": "between_site_share",
-    "solver_": "solver_used",
-    "solver_choice_": "solver_choice",
+FACTS: dict[str, tuple[str, Any]] = {
+    "sites_": ("sites", list),
+    "n_samples_seen_": ("n_samples", int),
+    "n_rounds_": ("rounds", int),
+    "n_setup_rounds_": ("setup_rounds", int),
+    "converged_": ("converged", bool),
+    "stop_reason_": ("stop_reason", str),
+    "angle_estimate_": ("angle_estimate", float | int | None),
+    "between_site_share_": ("between_site_share", float | int),
+    "solver_": ("solver_used", str),
+    "solver_choice_": ("solver_choice", list),
 }
-"""Fitted attributes and their names in the manifest."""
+"""Fitted attributes, their names in the manifest, and their types there."""
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "sites": (list,),
-    "n_samples": (int,),
-    "rounds": (int,),
-    "setup_rounds": (int,),
-    "converged": (bool,),
-    "stop_reason": (str,),
-    "angle_estimate": (float, int, type(None)),
-    "between_site_share": (float, int),
-    "solver_used": (str,),
-    "solver_choice": (list,),
-    "parameters": (dict,),
-    "feature_names": (list, type(None)),
-    "history": (list,),
-    "ledger": (list,),
-    "sha256": (str,),
-}
+TYPES = dict(FACTS.values()) | {
+    "parameters": dict, "feature_names": list | None, "history": list, "ledger": list, "sha256": str,
+}  # fmt: skip
+"""What must be in a manifest."""
 
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -108,7 +95,7 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
         setattr(pca, f"{name}_", array)
     pca.n_components_, pca.n_features_in_ = arrays["components"].shape
     pca.noise_variance_ = float(arrays["noise_variance"])
-    for attribute, key in FACTS.items():
+    for attribute, (key, _) in FACTS.items():
         setattr(pca, attribute, manifest[key])
     pca.sites_ = tuple(manifest["sites"])
     names = manifest["feature_names"]
@@ -159,7 +146,7 @@ def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "eigenpact": version("eigenpact"),
         "parameters": parameters,
-        **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
+        **{key: getattr(pca, attribute) for attribute, (key, _) in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),

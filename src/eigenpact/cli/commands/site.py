@@ -121,8 +121,10 @@ def transform(
     pca = load_model(model)
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
-    X = open_rows(owned.party, str(file), owned.federation.features)
-    if pca.n_features_in_ != X.shape[1] or list(getattr(pca, "feature_names_in_", [])) != _names(owned):
+    features = owned.federation.features
+    X = open_rows(owned.party, str(file), features)
+    names = () if isinstance(features, int) else features
+    if pca.n_features_in_ != X.shape[1] or tuple(getattr(pca, "feature_names_in_", ())) != names:
         raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
     write_scores(output, pca, X, read_table(file).row_ids)
 
@@ -131,10 +133,6 @@ def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
     sys.stdout.flush()
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
-
-
-def _names(kit: PartyKit) -> list[str]:
-    return [] if isinstance(kit.federation.features, int) else list(kit.federation.features)
 
 
 def _last_data(kit: PartyKit) -> Path:
