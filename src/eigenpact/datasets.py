@@ -15,50 +15,10 @@
 
 from __future__ import annotations
 
-from .data import partition
+from .data import loaders, partition
 from .data.corrupted import corrupted_problem
-from .data.loaders import (
-    NAMES,
-    Dataset,
-    beijing_air,
-    cifar10,
-    debates,
-    digits,
-    fashion_mnist,
-    femnist,
-    genomes,
-    har,
-    heart_disease,
-    load,
-    mnist,
-    mnist_test,
-    pbmc68k,
-    video_bmc,
-    video_escalator,
-)
+from .data.loaders import *  # noqa: F403
 from .data.synthetic import PersonalizedProblem, personalized_problem, spectral_problem
 
-__all__ = [
-    "NAMES",
-    "Dataset",
-    "PersonalizedProblem",
-    "beijing_air",
-    "cifar10",
-    "corrupted_problem",
-    "debates",
-    "digits",
-    "fashion_mnist",
-    "femnist",
-    "genomes",
-    "har",
-    "heart_disease",
-    "load",
-    "mnist",
-    "mnist_test",
-    "partition",
-    "pbmc68k",
-    "personalized_problem",
-    "spectral_problem",
-    "video_bmc",
-    "video_escalator",
-]
+__all__ = ["PersonalizedProblem", "corrupted_problem", "partition", "personalized_problem", "spectral_problem"]
+__all__ += loaders.__all__

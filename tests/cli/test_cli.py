@@ -50,7 +50,7 @@ def test_fit_as_a_process_and_transform(run, tmp_path):
 def test_error_is_one_line_unless_debugging(tmp_path):
     short = process("show", "nowhere", cwd=tmp_path)
     assert (short.returncode, short.stdout) == (2, "")
-    assert short.stderr == "error: nowhere does not exist; give a folder written by eigenpact fit -o\n"
+    assert short.stderr == "error: nowhere does not exist; give the folder of a model\n"
     long = process("show", "nowhere", cwd=tmp_path, EIGENPACT_DEBUG="1", PYTHONPROFILEIMPORTTIME="1")
     assert long.returncode == 1
     assert "Traceback" in long.stderr

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from eigenpact.cli.commands import compare
 from eigenpact.errors import FileError
 from eigenpact.estimators.choices import joint_solvers
 from eigenpact.report import pictures
-from eigenpact.report.comparison import Run, candidates
-from eigenpact.runtime import RoundRecord
+from eigenpact.report.comparison import candidates
 
 FILES = ("north.csv", "south.csv", "west.npy")
 
@@ -87,16 +84,6 @@ def test_a_line_for_every_solver_while_it_runs(run):
     assert "Joint PCA of" in quiet.stdout
 
 
-def test_terminals_see_the_round():
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    with compare._shown(console, quiet=False) as (on_round, on_run):
-        on_round("krylov", RoundRecord(7, 3, None, None, 0, 0, 0.0))
-        on_run(Run("gram", "not applicable", "too many features"))
-    assert isinstance(console.file, io.StringIO)
-    assert "krylov: round 7" in console.file.getvalue()
-    assert "gram: not applicable: too many features" in console.file.getvalue()
-
-
 def test_numbers_as_json(run):
     result = run("compare", *FILES, "-k", 2, "--json", "numbers.json", "--seed", 4, "--tol", 1e-6, "--scale", "pooled")
     assert result.exit_code == 0, result.output
@@ -157,7 +144,9 @@ def test_its_own_picture_is_drawn_again_and_no_other(run, refused):
     Path("mine.png").write_text("precious")
     Path("mine.json").write_text("precious")
     assert "mine.png exists already" in refused("compare", *FILES, "--picture", "mine.png")
-    assert "mine.json exists already; choose another --json" in refused("compare", *FILES, "--json", "mine.json")
+    assert "mine.json exists already; choose another name, or overwrite it (--overwrite)" in refused(
+        "compare", *FILES, "--json", "mine.json"
+    )
     options = ("--picture", "mine.png", "--json", "mine.json", "--overwrite", "--solver", "gram")
     assert run("compare", *FILES, *options).exit_code == 0
     assert Path("mine.png").read_bytes().startswith(b"\x89PNG")
@@ -182,10 +171,10 @@ def test_a_json_file_that_cannot_be_written(run, monkeypatch, snapshot):
         raise OSError(28, "No space left on device")
 
     before = snapshot()
-    monkeypatch.setattr(compare.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     result = run("compare", *FILES, "-k", 2, "--solver", "gram", "--json", "numbers.json")
     assert result.exit_code == 2
-    assert "error: numbers.json cannot be written: No space left on device; choose another --json" in result.stderr
+    assert "error: numbers.json cannot be written: No space left on device; choose another name" in result.stderr
     assert snapshot() == before
 
 

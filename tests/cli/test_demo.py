@@ -57,4 +57,4 @@ def test_other_folders_are_respected(run, refused):
 @pytest.mark.parametrize("output", ["file", "file/below"])
 def test_folder_that_is_a_file(refused, output):
     Path("file").write_text("x")
-    assert "cannot be made a folder" in refused("demo", "-o", output)
+    assert "cannot be written" in refused("demo", "-o", output)

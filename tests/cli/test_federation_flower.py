@@ -16,6 +16,7 @@ import pytest
 from eigenpact.cli.commands import coordinator, site
 from eigenpact.engines.federation.sites import SiteFacts
 from eigenpact.engines.flower.app import SETTINGS
+from eigenpact.engines.flower.engine import free_port
 from eigenpact.engines.flower.kits import FlowerKit
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
@@ -30,7 +31,7 @@ features = ["age", "bmi", "glucose", "pressure", "rate"]
 
 @pytest.fixture
 def kits(run: Callable[..., Any], tmp_path: Path) -> Path:
-    (tmp_path / "consortium.toml").write_text(CONSORTIUM.format(port=site.free_port()))
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM.format(port=free_port()))
     result = run("federation", "init", "consortium.toml", "--engine", "flower")
     assert result.exit_code == 0, result.output
     return tmp_path / "trial"
@@ -135,7 +136,7 @@ def test_coordinator_start_says_that_a_proxy_is_needed(
         yield SimpleNamespace(wait=lambda: 0)
 
     monkeypatch.setattr(coordinator, "serving", served)
-    port = site.free_port()
+    port = free_port()
     for host in ("localhost", "pca.example.org"):
         (tmp_path / "c.toml").write_text(CONSORTIUM.format(port=port).replace("localhost", host) + 'engine = "flower"\n')
         assert run("federation", "init", "c.toml", "-o", host).exit_code == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from eigenpact.cli.commands.fit import parse_components
+from eigenpact.cli.site_files import parse_components
 from eigenpact.errors import InputError
 from eigenpact.estimators.model_files import load_model
 from eigenpact.numerics.metrics import largest_sine
@@ -30,7 +30,12 @@ def test_equals_pooled_pca(run, sites, names):
 
 def test_summary_tells_what_left(run):
     out = run("fit", *FILES, "-k", 3, "-o", "model", "--solver", "gram").stdout
-    for expected in ("62 of 5 features, named", "1, and 2 of set-up", "exact: the sum", "The model is in model"):
+    for expected in (
+        "62 of 5 features, named",
+        "1, and 2 of set-up",
+        "exact: the sum",
+        "The model, with the ledger, is in model",
+    ):
         assert expected in out
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
     assert rows["scatter_triangle"][1:] == ["15", "1", "120", "B", "360", "B"]
@@ -100,7 +105,9 @@ def test_journal_of_another_run(refused, run):
 
 def test_overwrite_replaces_a_model(run, refused, tmp_path):
     run("fit", *FILES, "-k", 2, "-o", "model")
-    assert "model exists already; choose another folder, or overwrite it" in refused("fit", *FILES, "-k", 3, "-o", "model")
+    assert "model exists already; choose another folder, or overwrite it (--overwrite)" in refused(
+        "fit", *FILES, "-k", 3, "-o", "model"
+    )
     assert run("fit", *FILES, "-k", 3, "-o", "model", "--overwrite").exit_code == 0
     assert load_model("model").n_components_ == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "north.csv", "south.csv", "west.npy"]
@@ -110,7 +117,7 @@ def test_overwrite_never_replaces_other_files(refused, tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter1.txt").write_text("years of work")
     assert "chapter1.txt" in refused("fit", *FILES, "-k", 2, "-o", "thesis", "--overwrite")
-    assert "choose another -o" in refused("fit", *FILES, "-k", 2, "-o", ".", "--overwrite")
+    assert "choose another folder" in refused("fit", *FILES, "-k", 2, "-o", ".", "--overwrite")
     assert "north.csv is a file" in refused("fit", *FILES, "-k", 2, "-o", "north.csv", "--overwrite")
 
 
@@ -217,7 +224,7 @@ def test_ranks_read_their_own_files(run, tmp_path):
     run("fit", *FILES, "-k", 2, "-o", "alone", "--proxy", "west", "-q")
     result = _mpi("fit", *FILES, "-k", "2", "-o", "together", "--proxy", "west", "--engine", "mpi")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("The model is in together") == 1
+    assert result.stdout.count("The model, with the ledger, is in together") == 1
     assert (tmp_path / "alone/arrays.npz").read_bytes() == (tmp_path / "together/arrays.npz").read_bytes()
 
 

@@ -52,6 +52,20 @@ def test_unknown_residual():
     assert "KKT unknown" in console.file.getvalue()
 
 
+def test_a_status_on_terminals_and_lines_to_keep():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress.shown_status(console, "reading", quiet=False) as (show, keep):
+        show("krylov: round 7")
+        keep("gram: not applicable: too many features")
+    assert "krylov: round 7" in console.file.getvalue()
+    assert "gram: not applicable: too many features" in console.file.getvalue()
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress.shown_status(console, "reading", quiet=True) as (show, keep):
+        show("krylov: round 7")
+        keep("gram: done")
+    assert console.file.getvalue() == ""
+
+
 def test_an_error_passes_through():
     def fail() -> None:
         with progress.shown_rounds(Console(file=io.StringIO())) as callback:

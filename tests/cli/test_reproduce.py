@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
 from eigenpact import reproduce as papers
-from eigenpact.cli.commands import reproduce
 from eigenpact.errors import FileError
 from eigenpact.report import pictures
 from eigenpact.reproduce import REPRODUCTIONS, Grid, Reproduced, Reproduction, Size
@@ -107,7 +107,9 @@ def test_its_own_folder_is_written_again_and_no_other(run, refused, quick):
     Path("mine/quick-small.png").write_text("precious")
     Path("mine.json").write_text("precious")
     assert "mine/quick-small.png exists already" in refused("reproduce", "quick", "-o", "mine")
-    assert "mine.json exists already; choose another --json" in refused("reproduce", "quick", "--json", "mine.json")
+    assert "mine.json exists already; choose another name, or overwrite it (--overwrite)" in refused(
+        "reproduce", "quick", "--json", "mine.json"
+    )
     assert run("reproduce", "quick", "-o", "mine", "--json", "mine.json", "--overwrite").exit_code == 0
     assert Path("mine/quick-small.png").read_bytes().startswith(b"\x89PNG")
     assert len(quick) == 3
@@ -150,9 +152,9 @@ def test_a_json_file_that_cannot_be_written(run, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pictures, "save_picture", lambda *_: None)
-    monkeypatch.setattr(reproduce.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     result = run("reproduce", "quick", "--json", "numbers.json")
     assert result.exit_code == 2
-    assert "error: numbers.json cannot be written: No space left on device; choose another --json" in result.stderr
+    assert "error: numbers.json cannot be written: No space left on device; choose another name" in result.stderr
     assert not Path("numbers.json").exists()
     assert not [path for path in Path().iterdir() if path.name.startswith(".numbers")]

@@ -88,9 +88,11 @@ def test_bad_output(refused, model, output, told):
 def test_other_features(refused, model, sites, names, tmp_path, write_csv):
     write_csv(tmp_path / "other.csv", sites["west"], ("age", "bmi", "glucose", "weight", "rate"))
     told = refused("transform", model, "other.csv", "-o", "scores.csv")
-    assert "lacks pressure and has in addition weight" in told
+    assert "lacks ['pressure'] and has in addition ['weight']" in told
     write_csv(tmp_path / "wide.csv", np.ones((3, 12)), (*names, *(f"x{i}" for i in range(7))))
-    assert "has in addition x0, x1, x2, x3, x4 and 2 more" in refused("transform", model, "wide.csv", "-o", "scores.csv")
+    assert "has in addition ['x0', 'x1', 'x2', 'x3', 'x4'] and 2 more" in refused(
+        "transform", model, "wide.csv", "-o", "scores.csv"
+    )
     np.save("narrow.npy", np.ones((3, 4)))
     assert "has 4 columns, the model has 5 features" in refused("transform", model, "narrow.npy", "-o", "scores.csv")
 

@@ -261,5 +261,5 @@ def test_cifar_planes_become_pixels(monkeypatch):
 def test_a_cache_that_cannot_be_written_is_named(empty, monkeypatch, small_mnist):
     openml(monkeypatch, *small_mnist)
     (empty / "cache").write_text("a file where the folder should be")
-    with pytest.raises(FileError, match=r"cannot be written .*EIGENPACT_CACHE"):
+    with pytest.raises(FileError, match=r"cannot be written: .*EIGENPACT_CACHE"):
         datasets.fashion_mnist()

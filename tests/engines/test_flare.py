@@ -141,7 +141,7 @@ def sent_by(parties: Parties, name: str) -> list[dict[str, Any]]:
 
 
 def test_other_features(parties: Parties, engine: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(engine, "_features", 21)
+    monkeypatch.setattr(engine, "features", 21)
     with pytest.raises(PolicyError, match="rule features: the plan has 21 features, this site 20"):
         ep.FederatedPCA(2, engine=engine).fit()
     assert refusals(parties, "rule features") == set(NAMES)
@@ -159,7 +159,7 @@ def test_other_features(parties: Parties, engine: Any, monkeypatch: pytest.Monke
 )
 def test_bad_messages(engine: Any, parties: Parties, message: bytes, reason: str) -> None:
     """Through FLARE, past our own coordinator: refused with the reason, which the site logs, and the site goes on."""
-    post = engine._post
+    post = engine.post
     post.send("lima", message)
     name, reply = post.receive(post.now() + 30)
     header, arrays = wire.unpack(memoryview(reply)[8:])
@@ -173,7 +173,7 @@ def test_a_coordinator_that_sends_too_much(
     engine: Any, parties: Parties, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By its own driver: both logs say which message was refused, and how large it was."""
-    monkeypatch.setattr(engine, "_round_timeout", 3.0)
+    monkeypatch.setattr(engine, "round_timeout", 3.0)
 
     async def program(_start: Any, _state: Any) -> Any:
         return await Sum(conformance.action, np.zeros((20, 10_000)))
@@ -211,7 +211,7 @@ def test_the_time_of_one_request_is_limited(monkeypatch: pytest.MonkeyPatch) -> 
 def test_rows_graphs_and_proxies_are_refused(engine: Any) -> None:
     with pytest.raises(InputError, match=r"the rows lie at the sites; call fit\(\) without data"):
         ep.FederatedPCA(2, engine=engine).fit(problem_sites())
-    with pytest.raises(ProgramError, match="graph programs do not run on FLARE"):
+    with pytest.raises(ProgramError, match="graph programs do not run on NVIDIA FLARE"):
         engine.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
     with pytest.raises(InputError, match=r"allowed here are none"):
         ep.FederatedPCA(2, solver=ep.solvers.Krylov(proxy="lima"), engine=engine).fit()

@@ -5,6 +5,7 @@ A federation that is really started is in ``test_flower_faults.py``.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import pickle
@@ -36,10 +37,10 @@ from cryptography import x509
 from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
+from eigenpact.engines.federation.engine import OpenFederation
 from eigenpact.engines.federation.kits import Federation
-from eigenpact.engines.federation.relay import OpenFederation, RelayPost, frame, unframe
+from eigenpact.engines.federation.relay import RelayPost, frame, hang_up, unframe
 from eigenpact.engines.flower import engine
-from eigenpact.engines.flower import kits as flower_kits
 from eigenpact.engines.flower import site as flower_site
 from eigenpact.engines.flower.app import SETTINGS, write_app
 from eigenpact.engines.flower.engine import COSTS
@@ -60,13 +61,13 @@ def described(tmp_path: Path) -> FlowerParties:
 
 @pytest.fixture
 def grid(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> NodeGrid:
-    monkeypatch.setattr(flower_site, "_log_to_console", lambda: None)
+    monkeypatch.setattr(flower_site, "log_to_console", lambda _: None)
     return NodeGrid({name: described.folder / name / "site.json" for name in NAMES})
 
 
 def opened(post: Any, **options: Any) -> OpenFederation:
-    chosen: dict[str, Any] = {"costs": COSTS, "min_sites": 3, "round_timeout": 5.0, "names": ("flower", "Flower")} | options
-    return OpenFederation(post, NAMES, 20, **chosen)
+    chosen: dict[str, Any] = {"costs": COSTS, "min_sites": 3, "round_timeout": 5.0} | options
+    return OpenFederation("flower", post, NAMES, 20, **chosen)
 
 
 def nodes(grid: NodeGrid) -> dict[str, int]:
@@ -168,7 +169,7 @@ def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
     post = RelayPost(here, NAMES)
     pca = ep.FederatedPCA(3, solver="faps", tol=1e-2, engine=opened(post)).fit()
     assert pca.sites_ == tuple(sorted(NAMES))
-    post.close()
+    hang_up(here)
     thread.join(10)
     assert not thread.is_alive()
 
@@ -353,6 +354,7 @@ def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) ->
     made = ep.engines.Flower(folder)
     assert (made.sites, made.min_sites, made.costs.latency) == (NAMES, 3, COSTS.latency)
     assert pickle.loads(pickle.dumps(made)) == made
+    assert ep.engines.Flower(described.kit).sites == NAMES  # a kit that was read already
     for options, message in (
         ({"sites": ("oslo",)}, "'oslo' is not a site of federation"),
         ({"min_sites": 4}, "min_sites=4 must be between"),
@@ -367,7 +369,7 @@ def test_arguments(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) ->
         ep.FederatedPCA(2, engine=connected).fit(three_sites())
     with pytest.raises(ProgramError, match="graph programs do not run on Flower"):
         connected.execute({}, lambda _: Outcome({}, {}), graph={"accra": ()})
-    monkeypatch.setattr(flower_kits.importlib, "import_module", missing)
+    monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[flower\]'"):
         ep.FederatedPCA(2, engine=made).fit()
 

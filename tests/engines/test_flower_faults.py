@@ -184,7 +184,7 @@ def status_of(request: urllib.request.Request, context: ssl.SSLContext) -> int:
 def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits once, goes on without it, and has the bits of the rest; started again, the node takes part again."""
     monkeypatch.setattr(engine, "min_sites", 2)
-    monkeypatch.setattr(engine, "_round_timeout", 75.0)
+    monkeypatch.setattr(engine, "round_timeout", 75.0)
     path = parties.folder / "quito" / "ledger.jsonl"
     before = len(read_site_ledger(path))
 

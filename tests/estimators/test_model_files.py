@@ -163,7 +163,7 @@ def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: py
 
 
 def test_folders_that_are_no_models(tmp_path: Path, model: Path):
-    with pytest.raises(FileError, match="nowhere does not exist; give a folder written by eigenpact fit"):
+    with pytest.raises(FileError, match="nowhere does not exist; give the folder of a model"):
         load_model(tmp_path / "nowhere")
     with pytest.raises(FileError, match=r"is not a model folder: it has no manifest\.json"):
         load_model(tmp_path)

@@ -25,6 +25,7 @@ def stderr() -> Console:
 def print_error(error: Exception) -> None:
     """Print "error: ..." in red, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.replace("overwrite=True", "--overwrite") for line in lines]  # the library's words for it
     text = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"  # of a site's traceback, where and what
     tell(stderr(), f"error: {text}", "red")
 

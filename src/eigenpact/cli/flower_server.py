@@ -8,23 +8,19 @@ process.
 from __future__ import annotations
 
 import logging
-import sys
-import warnings
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..engines.federation.relay import OpenFederation
+from ..engines.federation.engine import OpenFederation
 from ..engines.flower.engine import COSTS
-from ..engines.flower.grid import find_sites, relay
-from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning
+from ..engines.flower.grid import find_sites, log_to_console, relay
+from ..errors import InputError
 from ..estimators import FederatedPCA
-from ..estimators.model_files import check_model_target, save_model
-from .site_files import parse_components
+from .running import Settings, fit_and_save
 
 log = logging.getLogger("eigenpact.coordinator")
 
@@ -39,7 +35,7 @@ def main(grid: Grid, context: Context) -> None:
         with Client(str(settings["relay"]), "AF_UNIX", authkey=Path(str(settings["relay-key"])).read_bytes()) as driver:
             relay(grid, driver)
         return
-    _log_to_run()
+    log_to_console("eigenpact: %(message)s")  # what flwr log and flwr run --stream show
     fit(grid, settings)
 
 
@@ -51,39 +47,25 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
             'flwr run ... -c \'components="2" features="age,bmi,rate" output="folder-of-the-model"\''
         )
     features = _features(str(settings["features"]))
-    output = Path(str(settings["output"])).expanduser().absolute()
-    check_model_target(output, overwrite=bool(settings["overwrite"]))
+    asked = Settings(
+        str(settings["components"]), str(Path(str(settings["output"])).expanduser().absolute()), str(settings["solver"]),
+        str(settings["center"]), str(settings["scale"]), float(settings["tol"]) or None, int(settings["max-rounds"]),
+        int(settings["seed"]), bool(settings["overwrite"]),
+    )  # fmt: skip
+    asked.check_output()
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
     min_sites, round_timeout = int(settings["min-sites"]), float(settings["round-timeout"])
     post = find_sites(grid, wanted, min_sites, float(settings["start-timeout"]))
     sites = tuple(sorted(wanted or post.nodes))
     log.info("sites: %s", ", ".join(sites))
     least = min_sites or len(sites)
-    names = ("flower", "Flower")
-    engine = OpenFederation(post, sites, features, costs=COSTS, min_sites=least, round_timeout=round_timeout, names=names)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # told below
-        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
-        pca = FederatedPCA(
-            parse_components(str(settings["components"])),
-            solver=str(settings["solver"]),
-            center=False if settings["center"] == "none" else settings["center"],
-            scale=None if settings["scale"] == "none" else settings["scale"],
-            tol=float(settings["tol"]) or None,
-            max_rounds=int(settings["max-rounds"]),
-            random_state=int(settings["seed"]),
-            engine=engine,
-            callback=lambda record: log.info("round %d of %s sites", record.round, record.sites),
-        ).fit()
-    if not isinstance(features, int):
-        pca.feature_names_in_ = np.array(features, dtype=object)
-    save_model(pca, output, overwrite=bool(settings["overwrite"]))
-    for message in pca.ledger_:
-        if message.note.startswith(("lost", "joined", "refused")):
-            log.warning("%s %s", message.sender, message.note)
+    engine = OpenFederation("flower", post, sites, features, COSTS, least, round_timeout)
+    pca = asked.estimator(engine=engine, callback=lambda record: log.info("round %d of %s sites", record.round, record.sites))
+    for note in fit_and_save(asked, pca, features=features):
+        log.warning("%s", note)
     log.info(
         "exactly the PCA of %s: %d rounds and %d of set-up, %s; solver %s; the model is in %s",
-        ", ".join(pca.sites_), pca.n_rounds_, pca.n_setup_rounds_, pca.stop_reason_, pca.solver_, output,
+        ", ".join(pca.sites_), pca.n_rounds_, pca.n_setup_rounds_, pca.stop_reason_, pca.solver_, asked.output,
     )  # fmt: skip
     return pca
 
@@ -95,12 +77,3 @@ def _features(text: str) -> tuple[str, ...] | int:
     (('age', 'bmi'), 20)
     """
     return int(text) if text.strip().isdigit() else tuple(name.strip() for name in text.split(","))
-
-
-def _log_to_run() -> None:
-    """Into what ``flwr log`` and ``flwr run --stream`` show."""
-    root = logging.getLogger("eigenpact")
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("eigenpact: %(message)s"))
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..engines.federation.kits import ENGINES, Federation, engine_of
-from ..engines.flare.kits import Kit, flare, make_kits
-from ..engines.flower.kits import FlowerKit, flower, make_flower_kits
+from ..engines.extras import bring
+from ..engines.federation.kits import Federation, read_kit
+from ..engines.flare.kits import Kit, make_kits
+from ..engines.flower.kits import FlowerKit, make_flower_kits
 from ..errors import InputError
+
+KITS: tuple[type[Kit | FlowerKit], ...] = (Kit, FlowerKit)
 
 
 def find_kit(folder: Path, kind: str, engine: str | None = None) -> Kit | FlowerKit:
     """The kit of a site or of the coordinator; ``engine``, if given, must be the one it was made for."""
-    made_for = engine_of(folder)
-    if engine is not None and engine != made_for:
-        raise InputError(f"{folder} was made for engine {made_for!r}, not {engine!r}; leave --engine out, or make kits with it")
-    return (FlowerKit if made_for == "flower" else Kit).read(folder, kind)
+    kit = read_kit(folder, kind, *KITS)
+    if engine not in (None, kit.engine):
+        raise InputError(f"{folder} was made for engine {kit.engine!r}, not {engine!r}; leave --engine out, or make kits with it")
+    return kit
 
 
 def make_all_kits(federation: Federation, folder: Path) -> None:
@@ -25,10 +28,4 @@ def make_all_kits(federation: Federation, folder: Path) -> None:
 
 def check_installed(kit: Kit | FlowerKit) -> None:
     """The kit's engine must be installed here."""
-    if isinstance(kit, FlowerKit):
-        flower("flwr")
-    else:
-        flare("nvflare")
-
-
-__all__ = ["ENGINES", "check_installed", "find_kit", "make_all_kits"]
+    bring(kit.engine, "flwr" if kit.engine == "flower" else "nvflare")

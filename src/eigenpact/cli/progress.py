@@ -16,6 +16,17 @@ from .consoles import tell
 SECONDS_BETWEEN_LINES = 1.0
 
 Callback = Callable[[RoundRecord], object]
+Say = Callable[[str], object]
+
+
+@contextmanager
+def shown_status(console: Console, text: str, *, quiet: bool) -> Iterator[tuple[Say, Say]]:
+    """Two functions of a text: one shows it on a live line of terminals, the other prints a line to keep."""
+    if quiet:
+        yield lambda _: None, lambda _: None
+        return
+    with console.status(text) as status:
+        yield status.update, lambda line: tell(console, line)
 
 
 @contextmanager

@@ -1,47 +1,30 @@
-"""What ``fit`` and ``compare`` share: options about the data, and reading one file per site."""
+"""What ``fit`` and ``compare`` share: reading one file per site, perhaps in several processes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from ..data.checks import check_finite, check_same_features
 from ..data.readers import Table, read_sites
+from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
-from .ranks import Ranks
+
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+"""Environment variables in which MPI launchers tell how many ranks they started."""
 
 
-class Center(StrEnum):
-    """What is subtracted from the rows."""
-
-    pooled = "pooled"
-    site = "site"
-    none = "none"
-
-
-class Scale(StrEnum):
-    """What the columns are divided by."""
-
-    none = "none"
-    pooled = "pooled"
-
-
-Files = Annotated[list[str], typer.Argument()]
-CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
-ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
-Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
-
-
-def preprocessing(center: Center, scale: Scale) -> dict[str, Any]:
-    """The estimator's parameters for these options."""
-    return {
-        "center": False if center is Center.none else center.value,
-        "scale": None if scale is Scale.none else scale.value,
-    }
+def communicator(engine: str) -> Any:
+    """What connects the processes that read files together; refuse ranks of mpiexec that would all do the same."""
+    if engine == "mpi":
+        return world()
+    started = max((int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdigit()), default=1)
+    if started > 1:
+        raise InputError(f"{started} ranks were started, and each would do all the work; add --engine mpi, or leave out mpiexec")
+    return Alone()
 
 
 def parse_components(text: str) -> int | float | None:
@@ -66,7 +49,7 @@ def parse_components(text: str) -> int | float | None:
 
 
 def read_together(
-    files: list[str], ranks: Ranks, proxy: str | None, check_outputs: Callable[[], None]
+    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
@@ -75,21 +58,21 @@ def read_together(
     read: dict[str, Table] = {}
     error = ""
     try:
-        if ranks.rank == 0:
+        if comm.rank == 0:
             check_outputs()
-        mine = files[ranks.rank :: ranks.size]
+        mine = files[comm.rank :: comm.size]
         read = read_sites(mine) if mine else {}
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names)
     except EigenpactError as caught:
-        if ranks.size == 1:
+        if comm.size == 1:
             raise
         error = str(caught)
-    told = ranks.share({"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
+    told = share(comm, {"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
     features = _merge(told, len(files))
     orders = check_same_features(features)
     if proxy is not None and proxy not in told[0]["sites"]:
-        where = "" if ranks.size == 1 else " read by rank 0 (list its file first)"
+        where = "" if comm.size == 1 else " read by rank 0 (list its file first)"
         raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
     names = next((names for _, names in features.values() if names is not None), None)
     held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..engines.federation.kits import PartyKit
+from ..engines.federation.sites import SiteFacts
 from ..errors import FileError, InputError
 from ..estimators.plans import functions_of
 from ..estimators.registry import solvers_for
@@ -66,12 +66,7 @@ class SiteFile:
     @classmethod
     def read(cls, path: Path) -> SiteFile:
         """From a file; paths are relative to its folder."""
-        facts = read_toml(path)
-        unknown = sorted(set(facts) - set(SITE_KEYS))
-        if unknown or "data" not in facts:
-            raise InputError(
-                f"{path}: {unknown[0] if unknown else 'data'!r} is unknown or missing; known are {', '.join(SITE_KEYS)}"
-            )
+        facts = read_toml(path, SITE_KEYS, needed=("data",))
         for key, value in facts.items():
             if not isinstance(value, int | float if key == "coordinator_timeout" else str):
                 raise InputError(f"{path}: {key} = {value!r} must be {'seconds' if key == 'coordinator_timeout' else 'a path'}")
@@ -83,34 +78,15 @@ class SiteFile:
     def write_facts(self, kit: PartyKit, policy: Policy) -> Path:
         """The file that the site's process reads; give its path."""
         path = kit.folder / "site.json"
-        write_facts(path, kit.party, self.data, kit.federation.features, policy, self.ledger, self.coordinator_timeout)
+        describe(kit.party, self.data, kit.federation.features, policy, self.ledger, self.coordinator_timeout).write(path)
         return path
 
 
-def write_facts(
-    path: Path,
-    name: str,
-    data: Path,
-    features: tuple[str, ...] | int,
-    policy: Policy,
-    ledger: Path,
-    timeout: float = COORDINATOR_TIMEOUT,
-) -> None:
-    """Write what a site's processes are to know, for its owner alone."""
-    facts = {
-        "name": name,
-        "opener": "eigenpact.data.site_rows:open_rows",
-        "data": str(data),
-        "features": features,
-        "policy": policy.to_dict(),
-        "ledger": str(ledger),
-        "coordinator_timeout": timeout,
-    }
-    try:
-        with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(facts, file, indent=2)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; it must be in a folder of your own") from error
+def describe(
+    name: str, data: Path, features: tuple[str, ...] | int, policy: Policy, ledger: Path, timeout: float = COORDINATOR_TIMEOUT
+) -> SiteFacts:
+    """What a site's processes are to know."""
+    return SiteFacts(name, "eigenpact.data.site_rows:open_rows", str(data), features, policy.to_dict(), str(ledger), timeout)
 
 
 def read_policy(path: Path | None) -> Policy:
@@ -126,14 +102,20 @@ def read_policy(path: Path | None) -> Policy:
     return Policy.from_dict(policy.to_dict() | {"functions": sorted(own | set(policy.functions))}, str(path))
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file."""
+def read_toml(path: Path, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict[str, Any]:
+    """A TOML file; of the keys that are ``known`` (none: any) those that are ``needed`` must be there."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        facts = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}; check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from error
+    unknown = sorted(set(facts) - set(known)) if known else []
+    missing = [key for key in needed if key not in facts]
+    if unknown or missing:
+        what = "unknown" if unknown else "missing"
+        raise InputError(f"{path}: {(unknown or missing)[0]!r} is {what}; known are {', '.join(known)}")
+    return facts
 
 
 def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:

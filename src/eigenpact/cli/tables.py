@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from ..estimators import FederatedPCA
@@ -12,6 +13,13 @@ from ..runtime.ledger import COORDINATOR
 
 SHOWN_COMPONENTS = 10
 SHOWN_SITES = 12
+
+
+def report(pca: FederatedPCA, console: Console, *, every_message: bool = False) -> None:
+    """Print what a model is, its variances, and what left each site: condensed, or every message."""
+    for table in (facts(pca), variance(pca), messages(pca.ledger_) if every_message else left(pca.ledger_)):
+        console.print(table)
+        console.print()
 
 
 def facts(pca: FederatedPCA) -> Table:

@@ -16,9 +16,7 @@ BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
 
 
-def check_same_features(
-    sites: Mapping[str, tuple[int, Sequence[str] | None]],
-) -> dict[str, NDArray[np.intp] | None]:
+def check_same_features(sites: Mapping[str, tuple[int, Sequence[str] | None]]) -> dict[str, NDArray[np.intp] | None]:
     """Check that all sites have the same features; return how to reorder the columns of each site.
 
     Parameters
@@ -46,10 +44,13 @@ def check_same_features(
     named = next((name for name, (_, names) in sites.items() if names is not None), None)
     orders: dict[str, NDArray[np.intp] | None] = {}
     for name, (count, names) in sites.items():
-        if names is not None and named is not None:
-            orders[name] = _order(named, sites[named][1] or (), name, names)
-        else:
-            orders[name] = None
+        wanted = sites[named][1] or () if named is not None else ()
+        orders[name], difference = (None, "") if names is None else match_columns(wanted, names)
+        if difference:
+            raise InputError(
+                f"sites {named!r} and {name!r} have different features ({len(wanted)} and {len(names or ())}): compared with "
+                f"{named!r}, {name!r} {difference}; every site needs the same columns: rename, drop or add them"
+            )
         if count != n_features:
             raise InputError(
                 f"site {name!r} has {count} features, site {first!r} has {n_features}; every site needs the same columns"
@@ -161,24 +162,23 @@ def _check_names(name: str, n_features: int, names: Sequence[str] | None) -> Non
         raise InputError(f"site {name!r} has repeated feature names {repeated[:SHOWN]}; rename the columns apart")
 
 
-def _order(reference: str, wanted: Sequence[str], name: str, names: Sequence[str]) -> NDArray[np.intp] | None:
-    """Return the columns of ``names`` in the order of ``wanted``, None if they already are."""
-    if tuple(names) == tuple(wanted):
-        return None
+def match_columns(wanted: Sequence[str], names: Sequence[str]) -> tuple[NDArray[np.intp] | None, str]:
+    """The columns of ``names`` in the order of ``wanted``, None if they already are; and how the names differ, empty if not.
+
+    >>> match_columns(["age", "bmi"], ["bmi", "age"]), match_columns(["age", "bmi"], ["age", "rate"])
+    ((array([1, 0]), ''), (None, "lacks ['bmi'] and has in addition ['rate']"))
+    """
     missing = sorted(set(wanted) - set(names))
     extra = sorted(set(names) - set(wanted))
-    if missing or extra:
-        parts = [
-            f"{what} {some[:SHOWN]}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
-            for what, some in (("lacks", missing), ("has in addition", extra))
-            if some
-        ]
-        raise InputError(
-            f"sites {reference!r} and {name!r} have different features ({len(wanted)} and {len(names)}): compared with "
-            f"{reference!r}, {name!r} {' and '.join(parts)}; every site needs the same columns: rename, drop or add them"
-        )
+    differences = [
+        f"{what} {some[:SHOWN]}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
+        for what, some in (("lacks", missing), ("has in addition", extra))
+        if some
+    ]
+    if differences or tuple(names) == tuple(wanted):
+        return None, " and ".join(differences)
     at = {feature: column for column, feature in enumerate(names)}
-    return np.array([at[feature] for feature in wanted], dtype=np.intp)
+    return np.array([at[feature] for feature in wanted], dtype=np.intp), ""
 
 
 def _bad_entries(table: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:

@@ -6,7 +6,6 @@ import hashlib
 import http.client
 import importlib.util
 import os
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import DataUnavailableError, FileError
+from ..storage import replacing, writing
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -155,15 +155,8 @@ def store(file_name: str, arrays: Arrays) -> None:
         raise unavailable(file_name, f"the images of the download have sha256 {found}, expected {expected}")
     folder = cache_folder()
     named: dict[str, Any] = arrays
-    try:
+    advice = "set EIGENPACT_CACHE to a folder that can"
+    with writing(folder, advice):
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as stream:
-            part = Path(stream.name)
-            try:
-                np.savez_compressed(stream, **named)
-                stream.close()
-                part.replace(folder / file_name)
-            finally:
-                part.unlink(missing_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be written ({error}); set EIGENPACT_CACHE to a folder that can") from error
+    with replacing(folder / file_name, advice) as part:
+        np.savez_compressed(part, **named)

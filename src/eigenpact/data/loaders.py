@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import difflib
 import gzip
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +19,14 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from . import files
+
+__all__ = [
+    "NAMES", "Dataset", "beijing_air", "cifar10", "debates", "digits", "fashion_mnist", "femnist", "genomes", "har",
+    "heart_disease", "load", "mnist", "mnist_test", "pbmc68k", "video_bmc", "video_escalator",
+]  # fmt: skip
+
+NAMES = tuple(name for name in __all__ if name not in ("NAMES", "Dataset", "load"))
+"""What :func:`load` takes."""
 
 CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -58,11 +65,12 @@ def load(name: str) -> Dataset:
     Traceback (most recent call last):
     eigenpact.errors.InputError: unknown data set 'digit' (did you mean 'digits'?); allowed are beijing_air, ...
     """
-    if name not in _LOADERS:
+    if name not in NAMES:
         close = difflib.get_close_matches(str(name), NAMES, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise InputError(f"unknown data set {name!r}{hint}; allowed are {', '.join(NAMES)}")
-    return _LOADERS[name]()
+    loaded: Dataset = globals()[name]()
+    return loaded
 
 
 def digits() -> Dataset:
@@ -162,11 +170,7 @@ def beijing_air() -> Dataset:
     """
     arrays = files.read_npz(files.require("beijing_multisite_air.npz"))
     X = arrays["X"]
-    extra = {
-        "start": str(arrays["start"][0]),
-        "wind_dir": arrays["wind_dir"].ravel(),
-        "wind_names": _texts(arrays["wind_names"]),
-    }
+    extra = {"start": str(arrays["start"][0]), "wind_dir": arrays["wind_dir"].ravel(), "wind_names": _texts(arrays["wind_names"])}
     station = np.repeat(arrays["stations"], X.shape[1])
     names = _texts(arrays["features"])
     return Dataset("beijing_air", X.reshape(-1, X.shape[2]), None, {"station": station}, names, extra)
@@ -254,27 +258,3 @@ def _read_csv(file_name: str) -> list[list[str]]:
 
 def _texts(values: NDArray[Any]) -> tuple[str, ...]:
     return tuple(str(value) for value in values.tolist())
-
-
-_LOADERS: dict[str, Callable[[], Dataset]] = {
-    loader.__name__: loader
-    for loader in (
-        beijing_air,
-        cifar10,
-        debates,
-        digits,
-        fashion_mnist,
-        femnist,
-        genomes,
-        har,
-        heart_disease,
-        mnist,
-        mnist_test,
-        pbmc68k,
-        video_bmc,
-        video_escalator,
-    )
-}
-
-NAMES = tuple(_LOADERS)
-"""What :func:`load` takes."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from ..errors import InputError, InputTypeError
-from .synthetic import site_names
+from .synthetic import _positive_int, site_names
 
 Rows = NDArray[np.intp]
 
@@ -198,9 +198,7 @@ def _count_rows(X: Any) -> int:
 
 
 def _site_count(n_sites: int, n_rows: int) -> int:
-    if isinstance(n_sites, bool) or not isinstance(n_sites, Integral):
-        raise InputTypeError(f"n_sites={n_sites!r} is a {type(n_sites).__name__}; give a whole number of sites")
-    if not 1 <= n_sites <= n_rows:
+    if _positive_int("n_sites", n_sites) > n_rows:
         raise InputError(f"{n_sites} sites cannot share {n_rows} rows; give from 1 to {n_rows} sites")
     return int(n_sites)
 

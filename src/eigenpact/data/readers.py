@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import zipfile
 import zlib
@@ -17,7 +18,6 @@ from scipy import sparse
 
 from ..errors import FileError, InputError, InputTypeError, MissingExtraError
 from .checks import check_numeric
-from .optional import import_pandas
 from .text_tables import read_text_table
 
 
@@ -59,8 +59,6 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     extension = _extension(file)
     if extension is None:
         raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
-    if file.is_dir():
-        raise FileError(f"{file} is a folder; give the files in it, one per site")
     try:
         if file.stat().st_size == 0:
             raise FileError(f"{file} is empty; give a table with at least one row")
@@ -124,28 +122,22 @@ def _read_text(file: Path, delimiter: str) -> Table:
     return Table(*read_text_table(file, delimiter))
 
 
-def _read_npy(file: Path) -> Table:
-    try:
-        with file.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FileError(f"{file} is not a .npy file of numbers ({error}); save it with numpy.save") from error
-    if not isinstance(loaded, np.ndarray):
-        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
-    return Table(loaded)
-
-
-def _read_npz(file: Path) -> Table:
+def _read_numpy(file: Path) -> Table:
+    """One array, a sparse matrix, or several arrays with names."""
+    ending = file.suffix.lower()
     try:
         with file.open("rb") as stream:
             archive = np.load(stream, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 return Table(archive)
+            if ending == ".npy":
+                raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
             if {"format", "shape", "data"} <= set(archive.files):
                 return Table(_read_sparse(file))
             arrays = {key: archive[key] for key in archive.files}
     except (ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
+        save = "numpy.save" if ending == ".npy" else "numpy.savez"
+        raise FileError(f"{file} is not a {ending} file of numbers ({error}); save it with {save}") from error
     key = _matrix_key(file, arrays)
     return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
 
@@ -172,12 +164,11 @@ def _read_sparse(file: Path) -> Any:
 
 
 def _read_parquet(file: Path) -> Table:
-    pandas = import_pandas("reading .parquet files")
     try:
-        frame = pandas.read_parquet(file)
+        frame = importlib.import_module("pandas").read_parquet(file)
     except ImportError as error:
         raise MissingExtraError(
-            "reading .parquet files needs pyarrow next to pandas; run: pip install 'eigenpact[pandas]' pyarrow"
+            f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
         ) from error
     except ValueError as error:
         raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
@@ -212,7 +203,7 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".tsv": partial(_read_text, delimiter="\t"),
     ".csv.gz": partial(_read_text, delimiter=","),
     ".tsv.gz": partial(_read_text, delimiter="\t"),
-    ".npy": _read_npy,
-    ".npz": _read_npz,
+    ".npy": _read_numpy,
+    ".npz": _read_numpy,
     ".parquet": _read_parquet,
 }

@@ -10,6 +10,9 @@ from typing import Any
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""The environment of processes that compute with one thread, as ``InProcess(threads=1)`` does."""
+
 _lock = threading.Lock()
 _limits: list[Any] = []  # what restores the old number of threads, once for every run under way
 

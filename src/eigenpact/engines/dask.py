@@ -21,9 +21,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from ..errors import EigenpactError, InputError, MissingExtraError, ProgramError, SiteError
-from ..runtime import Costs, Job, MailConnection, Outcome, SiteEndpoint, SiteServer, Summation
+from ..errors import EigenpactError, InputError, SiteError
+from ..runtime import Costs, Graph, Job, MailConnection, Outcome, SiteEndpoint, Sites, SiteServer, Summation
 from .blas import limited_blas
+from .extras import bring, check_limits, refuse_graph
 
 LOOK_AFTER = 0.5
 """Seconds without a reply after which the scheduler is asked which workers are left."""
@@ -62,12 +63,7 @@ class Dask:
     costs = Costs(latency=1e-2, bandwidth=3e8, flops=2e10)
 
     def __post_init__(self) -> None:
-        for name in ("blas_threads", "min_sites"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value!r} must be at least 1")
-        if not self.round_timeout > 0:
-            raise InputError(f"round_timeout={self.round_timeout!r} must be a number of seconds > 0")
+        check_limits(self, counts=("blas_threads", "min_sites"), seconds=("round_timeout",))
         if self.client is not None and self.address is not None:
             raise InputError(f"give a client or address={self.address!r}, not both")
         if self.client is not None and not hasattr(self.client, "scheduler_info"):
@@ -91,17 +87,9 @@ class Dask:
             self._disconnect(client)
             raise
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Put the sites on workers and run the job here."""
-        if graph is not None:
-            raise ProgramError("graph programs do not run on Dask, whose sites do not reach each other; use engine='inprocess'")
+        refuse_graph("dask", graph)
         if not sites:
             raise InputError("no sites were given; pass rows, or a dask array or DataFrame, to fit")
         adopted = next((part.client for part in sites.values() if isinstance(part, WorkerRows)), None)
@@ -113,7 +101,7 @@ class Dask:
             self._disconnect(client)
 
     def _connect(self) -> Any:
-        distributed = _distributed()
+        distributed = bring("dask", "distributed")
         client = self.client
         if self.address is not None:
             try:
@@ -332,7 +320,7 @@ def _adopt(client: Any, X: Any, check: Callable[[str, Any], Any]) -> dict[str, W
 
 def _blocks(client: Any, X: Any) -> tuple[list[Any], Any]:
     """Futures of the blocks of X, in order, each with all columns; and an empty table with the columns."""
-    distributed = _distributed()
+    distributed = bring("dask", "distributed")
     kind = f"a dask {type(X).__name__}"
     if getattr(X, "ndim", 0) != 2 or not (hasattr(X, "chunks") or hasattr(X, "partitions")):
         raise InputError(
@@ -382,10 +370,3 @@ def _join(name: str, blocks: list[Any], check: Callable[[str, Any], Any]) -> Any
 
 def _shape(rows: Any) -> tuple[int, int]:
     return int(rows.shape[0]), int(rows.shape[1])
-
-
-def _distributed() -> Any:
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'dask' needs Dask ({error}): pip install 'eigenpact[dask]'") from error

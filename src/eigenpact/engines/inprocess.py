@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InputError
 from ..runtime import (
@@ -30,7 +29,9 @@ from ..runtime import (
     Summation,
     with_kept,
 )
+from ..runtime.engine import Graph, Sites
 from .blas import limited_blas
+from .extras import check_limits
 from .threads import ThreadPost
 
 THREADS_PAY = 1e-3
@@ -63,21 +64,9 @@ class InProcess:
     costs = Costs(latency=1e-4, bandwidth=5e9, flops=2e10)
 
     def __post_init__(self) -> None:
-        for name in ("threads", "blas_threads", "min_sites"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name}={value!r} must be at least 1")
-        if self.round_timeout is not None and not self.round_timeout > 0:
-            raise InputError(f"round_timeout={self.round_timeout!r} must be a number of seconds > 0, or None to wait")
+        check_limits(self, counts=("threads", "blas_threads", "min_sites"), seconds=("round_timeout",))
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Serve the sites and run the job, here."""
         if graph is not None and self.round_timeout is not None:
             raise InputError(

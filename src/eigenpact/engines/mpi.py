@@ -30,10 +30,13 @@ import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
+from ..runtime.engine import Graph, Sites
 from .blas import limited_blas
-from .ranks import all_gather, broadcast, cut, receive, send, world
+from .ranks import broadcast, cut, receive, send, share, world
 
-Graph = Mapping[str, tuple[str, ...]]
+Servers = Mapping[str, SiteServer]
+Owners = Mapping[str, tuple[int, int]]
+"""Name -> (rank, n_features)."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,7 @@ class MPI:
 
     def check_features(self, names: Sequence[str] | None) -> None:
         """Compare the feature names of all ranks; every rank raises if two of them differ."""
-        mine = json.dumps(None if names is None else list(names)).encode()
-        told = [json.loads(bytes(text)) for text in all_gather(world(), mine)]
+        told = share(world(), None if names is None else list(names))
         named = [(rank, columns) for rank, columns in enumerate(told) if columns is not None]
         for rank, columns in named[1:]:
             first, wanted = named[0]
@@ -66,7 +68,7 @@ class MPI:
 
     def check_same(self, what: str, mine: Mapping[str, str]) -> None:
         """Compare what all ranks were given, by name and in words; every rank raises if two of them differ."""
-        told = [json.loads(bytes(text)) for text in all_gather(world(), json.dumps(dict(mine)).encode())]
+        told = share(world(), dict(mine))
         for rank, words in enumerate(told):
             other = sorted(name for name in {*words, *told[0]} if words.get(name) != told[0].get(name))
             if other:
@@ -78,17 +80,9 @@ class MPI:
 
     def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
         """The sites of all ranks, given this rank's."""
-        told = all_gather(world(), json.dumps(list(names)).encode())
-        return tuple(name for text in told for name in json.loads(bytes(text)))
+        return tuple(name for told in share(world(), list(names)) for name in told)
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Graph | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         comm = world()
         servers = {
@@ -104,13 +98,7 @@ class MPI:
                 neighbourhood.close()
 
 
-def _run(
-    comm: Any,
-    servers: Mapping[str, SiteServer],
-    owners: Mapping[str, tuple[int, int]],
-    neighbourhood: Neighbourhood | None,
-    job: Job,
-) -> Outcome:
+def _run(comm: Any, servers: Servers, owners: Owners, neighbourhood: Neighbourhood | None, job: Job) -> Outcome:
     """Rank 0: run the job, then tell the others how it ended."""
     connection = MPIConnection(comm, servers, owners, neighbourhood)
     try:
@@ -131,16 +119,10 @@ def _run(
 class MPIConnection(Connection):
     """The ranks' sites as rank 0 sees them."""
 
-    def __init__(
-        self,
-        comm: Any,
-        servers: Mapping[str, SiteServer],
-        owners: Mapping[str, tuple[int, int]],
-        neighbourhood: Neighbourhood | None = None,
-    ) -> None:
+    def __init__(self, comm: Any, servers: Servers, owners: Owners, neighbourhood: Neighbourhood | None = None) -> None:
         self._comm = comm
         self._servers = servers
-        self._owners = owners  # name -> (rank, n_features)
+        self._owners = owners
         self._neighbourhood = neighbourhood
         self._waiting: list[int] = []  # ranks whose replies are still to be received, the next one last
 
@@ -214,7 +196,7 @@ class Neighbourhood:
         Edges to unknown nodes are left to the driver to refuse.
     """
 
-    def __init__(self, comm: Any, owners: Mapping[str, tuple[int, int]], graph: Graph) -> None:
+    def __init__(self, comm: Any, owners: Owners, graph: Graph) -> None:
         self._ranks = {name: rank for name, (rank, _) in owners.items()}
         known = ((a, b) for a, neighbours in graph.items() for b in neighbours if a in owners and b in owners)
         edges = {(self._ranks[a], self._ranks[b]) for a, b in known}
@@ -283,7 +265,7 @@ class _Parcel:
             at += length
 
 
-def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood | None) -> Outcome:
+def _serve(comm: Any, servers: Servers, neighbourhood: Neighbourhood | None) -> Outcome:
     """Answer requests for the sites of this rank until rank 0 says stop."""
     with _abort_on_failure(comm):
         while True:
@@ -306,9 +288,7 @@ def _serve(comm: Any, servers: Mapping[str, SiteServer], neighbourhood: Neighbou
     return with_kept(Outcome.unpack(packed), servers)
 
 
-def _exchange(
-    servers: Mapping[str, SiteServer], neighbourhood: Neighbourhood, request: Request, after: Mapping[str, int]
-) -> list[Response]:
+def _exchange(servers: Servers, neighbourhood: Neighbourhood, request: Request, after: Mapping[str, int]) -> list[Response]:
     """Run a request at the sites of this rank and deliver the messages; every rank takes part, also one without sites."""
     responses = [_execute(servers[name], request, after[name]) for name in sorted(set(after) & set(servers))]
     inboxes = neighbourhood.exchange(responses)
@@ -354,7 +334,7 @@ def _abort_on_failure(comm: Any) -> Iterator[None]:
         raise
 
 
-def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -> dict[str, tuple[int, int]]:
+def _owners(comm: Any, servers: Servers, graph: Graph | None) -> dict[str, tuple[int, int]]:
     """Tell every rank which rank holds which site, and how many features it has; all must have been given the same graph."""
     edges = json.dumps(None if graph is None else {name: list(graph[name]) for name in sorted(graph)})
     mine = {
@@ -363,8 +343,7 @@ def _owners(comm: Any, servers: Mapping[str, SiteServer], graph: Graph | None) -
     }
     owners: dict[str, tuple[int, int]] = {}
     graphs: list[str] = []
-    for rank, packed in enumerate(all_gather(comm, wire.pack(mine))):
-        held, _ = wire.unpack(packed)
+    for rank, held in enumerate(share(comm, mine)):
         graphs.append(held["graph"])
         if graphs[rank] != graphs[0]:
             raise InputError(f"rank {rank} was given another graph than rank 0; pass the same graph on every rank")

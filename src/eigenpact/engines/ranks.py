@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
+import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..errors import MissingExtraError
+from .extras import bring
+
+
+class Alone:
+    """The communicator of a process without MPI."""
+
+    rank, size = 0, 1
 
 
 def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
@@ -19,6 +25,12 @@ def all_gather(comm: Any, data: bytes | bytearray) -> list[memoryview]:
     packed = np.empty(int(sizes.sum()), dtype=np.uint8)
     comm.Allgatherv(np.frombuffer(data, dtype=np.uint8), [packed, sizes.tolist()])
     return cut(packed, sizes)
+
+
+def share(comm: Any, facts: Any) -> list[Any]:
+    """Every rank's facts, as JSON can hold them, by rank, on every rank."""
+    packed = json.dumps(facts).encode()
+    return [json.loads(bytes(told)) for told in ([packed] if comm.size == 1 else all_gather(comm, packed))]
 
 
 def cut(data: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> list[memoryview]:
@@ -42,7 +54,7 @@ def send(comm: Any, data: bytearray) -> None:
 
 def receive(comm: Any, rank: int) -> memoryview:
     """The next bytes from a rank."""
-    status = importlib.import_module("mpi4py.MPI").Status()
+    status = bring("mpi", "mpi4py.MPI").Status()
     comm.Probe(source=rank, status=status)
     buffer = np.empty(status.Get_count(), dtype=np.uint8)
     comm.Recv(buffer, source=rank)
@@ -51,10 +63,7 @@ def receive(comm: Any, rank: int) -> memoryview:
 
 def world() -> Any:
     """The communicator of all ranks.  From here on, an exception that nobody catches on one rank ends them all."""
-    try:
-        comm = importlib.import_module("mpi4py.MPI").COMM_WORLD
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'mpi' needs mpi4py and MPI ({error}): pip install 'eigenpact[mpi]'") from error
+    comm = bring("mpi", "mpi4py.MPI").COMM_WORLD
     if comm.size > 1 and not isinstance(sys.excepthook, _AbortingHook):
         sys.excepthook = _AbortingHook(comm, sys.excepthook)
     return comm

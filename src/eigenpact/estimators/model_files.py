@@ -17,8 +17,6 @@ import hashlib
 import io
 import json
 import os
-import secrets
-import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -31,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..errors import FileError, InputTypeError
 from ..runtime import Ledger, RoundRecord
+from ..storage import place_folder, writing
 from .choices import describe_solver
 from .pca import FederatedPCA
 
@@ -50,37 +49,24 @@ SHAPES = {
 """Arrays of a model and their axes: k components, d features."""
 
 PARAMETERS = ("n_components", "center", "scale", "tol", "max_rounds")
-FACTS = {
-    "sites_": "sites",
-    "n_samples_seen_": "n_samples",
-    "n_rounds_": "rounds",
-    "n_setup_rounds_": "setup_rounds",
-    "converged_": "converged",
-    "stop_reason_": "stop_reason",
-    "angle_estimate_": "angle_estimate",
-    "between_site_share_": "between_site_share",
-    "solver_": "solver_used",
-    "solver_choice_": "solver_choice",
+FACTS: dict[str, tuple[str, Any]] = {
+    "sites_": ("sites", list),
+    "n_samples_seen_": ("n_samples", int),
+    "n_rounds_": ("rounds", int),
+    "n_setup_rounds_": ("setup_rounds", int),
+    "converged_": ("converged", bool),
+    "stop_reason_": ("stop_reason", str),
+    "angle_estimate_": ("angle_estimate", float | int | None),
+    "between_site_share_": ("between_site_share", float | int),
+    "solver_": ("solver_used", str),
+    "solver_choice_": ("solver_choice", list),
 }
-"""Fitted attributes and their names in the manifest."""
+"""Fitted attributes, their names in the manifest, and their types there."""
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "sites": (list,),
-    "n_samples": (int,),
-    "rounds": (int,),
-    "setup_rounds": (int,),
-    "converged": (bool,),
-    "stop_reason": (str,),
-    "angle_estimate": (float, int, type(None)),
-    "between_site_share": (float, int),
-    "solver_used": (str,),
-    "solver_choice": (list,),
-    "parameters": (dict,),
-    "feature_names": (list, type(None)),
-    "history": (list,),
-    "ledger": (list,),
-    "sha256": (str,),
-}
+TYPES = dict(FACTS.values()) | {
+    "parameters": dict, "feature_names": list | None, "history": list, "ledger": list, "sha256": str,
+}  # fmt: skip
+"""What must be in a manifest."""
 
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -92,10 +78,8 @@ def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: 
     arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})
     manifest = _manifest(pca, hashlib.sha256(arrays).hexdigest())
     text = json.dumps(manifest, indent=1, default=_plain) + "\n"
-    try:
-        _place({ARRAYS: arrays, MANIFEST: text.encode()}, Path(folder).resolve())
-    except OSError as error:
-        raise FileError(f"{folder} cannot be written: {error.strerror or error}; choose another -o") from error
+    with writing(folder, "choose another folder"):
+        place_folder(Path(folder).resolve(), {ARRAYS: arrays, MANIFEST: text.encode()})
 
 
 def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
@@ -111,7 +95,7 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
         setattr(pca, f"{name}_", array)
     pca.n_components_, pca.n_features_in_ = arrays["components"].shape
     pca.noise_variance_ = float(arrays["noise_variance"])
-    for attribute, key in FACTS.items():
+    for attribute, (key, _) in FACTS.items():
         setattr(pca, attribute, manifest[key])
     pca.sites_ = tuple(manifest["sites"])
     names = manifest["feature_names"]
@@ -132,14 +116,14 @@ def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = Fals
     """Raise a FileError unless a model can be written to ``folder``; call it before a long computation."""
     place = Path(folder).resolve()
     if place.is_file():
-        raise FileError(f"{folder} is a file; choose another -o, a folder that does not exist yet")
+        raise FileError(f"{folder} is a file; choose a folder that does not exist yet")
     if place.exists():
         if not overwrite:
-            raise FileError(f"{folder} exists already; choose another folder, or overwrite it (overwrite=True, --overwrite)")
+            raise FileError(f"{folder} exists already; choose another folder, or overwrite it (overwrite=True)")
         _check_replaceable(folder, place)
     above = next(parent for parent in place.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise FileError(f"{folder} cannot be written, because {above} is not a folder you may write to; choose another -o")
+        raise FileError(f"{folder} cannot be written, because {above} is not a folder you may write to; choose another")
 
 
 def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
@@ -147,9 +131,9 @@ def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
     held = {path.name for path in place.iterdir()} if place.is_dir() else {place.name}
     others = sorted(held - {ARRAYS, MANIFEST})
     if others:
-        raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another -o")
+        raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another folder")
     if held and not (MANIFEST in held and FORMAT.encode() in (place / MANIFEST).read_bytes()):
-        raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another -o")
+        raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another folder")
 
 
 def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
@@ -162,7 +146,7 @@ def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "eigenpact": version("eigenpact"),
         "parameters": parameters,
-        **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
+        **{key: getattr(pca, attribute) for attribute, (key, _) in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
@@ -183,40 +167,18 @@ def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def _place(files: Mapping[str, bytes], place: Path) -> None:
-    """Write files to a folder next to ``place``, then rename it; an earlier folder there is moved away first."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    token = secrets.token_hex(4)
-    fresh, old = (place.with_name(f".{place.name}.{token}.{what}") for what in ("new", "old"))
-    try:
-        fresh.mkdir()
-        for name, content in files.items():
-            with (fresh / name).open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        if place.exists():
-            place.rename(old)
-        fresh.rename(place)
-    finally:
-        if old.exists() and not place.exists():
-            old.rename(place)
-        for leftover in (fresh, old):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _read_manifest(place: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((place / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "does not exist" if not place.exists() else f"is not a model folder: it has no {MANIFEST}"
-        raise FileError(f"{place} {what}; give a folder written by eigenpact fit -o") from error
+        raise FileError(f"{place} {what}; give the folder of a model") from error
     except OSError as error:
         raise FileError(f"{place / MANIFEST} cannot be read: {error.strerror}; check its permissions") from error
     except ValueError as error:
         raise _damaged(place, f"it is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give a folder from eigenpact fit -o")
+        raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give the folder of a model")
     written = manifest.get("format_version")
     if not isinstance(written, int) or written < 1:
         raise _damaged(place, f"format_version is {written!r}")
@@ -238,18 +200,15 @@ def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise FileError(f"{file} cannot be read: {error.strerror}; copy the model again or fit it again") from error
+        raise _unusable(f"{file} cannot be read: {error.strerror}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise FileError(
-            f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}; "
-            "copy the model again or fit it again"
-        )
+        raise _unusable(f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}")
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); copy the model again or fit it again") from error
+        raise _unusable(f"{file} is not a .npz file of numbers ({error})") from error
     _check_shapes(file, arrays)
     return {name: arrays[name] for name in SHAPES}
 
@@ -257,17 +216,15 @@ def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
 def _check_shapes(file: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     missing = sorted(set(SHAPES) - set(arrays))
     if missing:
-        raise FileError(f"{file} lacks the arrays {', '.join(missing)}; copy the model again or fit it again")
+        raise _unusable(f"{file} lacks the arrays {', '.join(missing)}")
     components = arrays["components"]
     sizes = dict(zip("kd", components.shape, strict=True)) if components.ndim == 2 else {"k": -1, "d": -1}
     for name, axes in SHAPES.items():
         array = arrays[name]
         if array.shape != tuple(sizes[axis] for axis in axes) or array.dtype.kind != "f":
             wanted = "(n_components, n_features)" if -1 in sizes.values() else str(tuple(sizes[axis] for axis in axes))
-            raise FileError(
-                f"{file}: array {name!r} is {array.dtype} of shape {array.shape}, expected are floats of shape {wanted}; "
-                "copy the model again or fit it again"
-            )
+            found = f"{array.dtype} of shape {array.shape}"
+            raise _unusable(f"{file}: array {name!r} is {found}, expected are floats of shape {wanted}")
 
 
 def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,4 +237,8 @@ def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _damaged(place: Path, why: str) -> FileError:
-    return FileError(f"{place / MANIFEST} is damaged ({why}); copy the model again or fit it again")
+    return _unusable(f"{place / MANIFEST} is damaged ({why})")
+
+
+def _unusable(what: str) -> FileError:
+    return FileError(f"{what}; copy the model again or fit it again")

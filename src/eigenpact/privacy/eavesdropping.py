@@ -14,15 +14,13 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..numerics.linalg import Array
-from ..runtime import Arrays, Costs, Engine, Job, Outcome, Request, Response, Summation, tapped
+from ..runtime import Arrays, Costs, Engine, Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
 from ..runtime.local import short_name
 
 
@@ -75,14 +73,7 @@ class Eavesdropper:
         """Whether other processes may hold sites too."""
         return self.engine.spread
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Run the job on the engine, and listen."""
         return self.engine.execute(sites, tapped(job, self._hear), graph=graph, summation=summation)
 
@@ -101,16 +92,6 @@ class Eavesdropper:
         return np.hstack([reply.args[0] for reply in replies]), np.hstack([reply.arrays[0] for reply in replies])
 
     def _hear(self, request: Request, response: Response) -> None:
-        function = short_name(request.function)
         if response.arrays:
-            self.heard.append(
-                Overheard(
-                    request.epoch,
-                    request.step,
-                    request.kind,
-                    function,
-                    response.site,
-                    tuple(a.copy() for a in request.args),
-                    response.arrays,
-                )
-            )
+            asked = request.epoch, request.step, request.kind, short_name(request.function)
+            self.heard.append(Overheard(*asked, response.site, tuple(a.copy() for a in request.args), response.arrays))

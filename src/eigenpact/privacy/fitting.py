@@ -34,6 +34,8 @@ from ..errors import InputError
 from ..numerics.linalg import Array, unpack_triangle
 from .recovery import NOISE, first_message, symmetric
 
+Arrays = Sequence[Array]
+
 SHARE = 0.12
 """beta_i of the first round, in units of lambda_1(C_i): tells the attacker how large C_i is."""
 
@@ -68,8 +70,8 @@ class Fit:
 
 
 def fit_scatter(
-    bases: Sequence[Array],
-    replies: Sequence[Array],
+    bases: Arrays,
+    replies: Arrays,
     captured: Sequence[float],
     blocks: Array,
     products: Array,
@@ -119,13 +121,7 @@ class _Game:
     """The site's part, played with many guesses at a time; a guess x is the triangle of C_i and the betas, over lambda_1(C_i)."""
 
     def __init__(
-        self,
-        bases: Sequence[Array],
-        replies: Sequence[Array],
-        captured: Sequence[float],
-        blocks: Array,
-        products: Array,
-        steps: int,
+        self, bases: Arrays, replies: Arrays, captured: Sequence[float], blocks: Array, products: Array, steps: int
     ) -> None:
         if not len(bases) == len(replies) == len(captured) > 0:
             raise InputError(

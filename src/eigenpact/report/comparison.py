@@ -15,7 +15,6 @@ is multiplied by the pooled scatter, and compared with the exact components of t
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
@@ -30,15 +29,17 @@ from ..algorithms.solution import Algorithm
 from ..algorithms.statistical.davidson import Davidson
 from ..algorithms.statistical.one_shot import Merge, OneShot
 from ..algorithms.statistical.shift_invert import ShiftInvert
-from ..errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
+from ..errors import EigenpactError, InputError
 from ..estimators import FederatedPCA
 from ..estimators.choices import joint_solvers
 from ..estimators.inputs import hold
 from ..numerics.linalg import Array
-from ..runtime import COORDINATOR, Ledger, RoundRecord, find_local
+from ..runtime import COORDINATOR, Ledger, RoundRecord, Sites, find_local
 from .messages import Left, bytes_text, what_left
 from .truth import Pooled, Reference, exact, pool
-from .watching import Watched
+from .watching import Watched, unwarned
+
+OnRound = Callable[[str, RoundRecord], object]
 
 TOL, MAX_ROUNDS = 1e-8, 500
 """Loose and long enough for solvers that converge linearly."""
@@ -164,7 +165,7 @@ def compare(
     tol: float = TOL,
     max_rounds: int = MAX_ROUNDS,
     random_state: int = 0,
-    on_round: Callable[[str, RoundRecord], object] | None = None,
+    on_round: OnRound | None = None,
     on_run: Callable[[Run], object] | None = None,
 ) -> Comparison:
     """Run solvers one after the other on the same sites, from the same seed to the same tolerance.
@@ -237,12 +238,7 @@ class _Measure:
 
 
 def _run(
-    name: str,
-    solver: Algorithm,
-    held: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    measure: _Measure,
-    on_round: Callable[[str, RoundRecord], object] | None,
+    name: str, solver: Algorithm, held: Sites, settings: Mapping[str, Any], measure: _Measure, on_round: OnRound | None
 ) -> Run:
     """Run one solver; what stops it is told, not raised."""
     engine = Watched()
@@ -253,9 +249,7 @@ def _run(
             on_round(name, record)
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConvergedWarning)  # told by the outcome
-            warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reference, once for all, and by the reason
+        with unwarned():  # told by the outcome, by the reference, once for all, and by the reason
             pca = FederatedPCA(**settings, solver=solver, engine=engine, callback=callback).fit(held)
         seconds = measure.seconds(time.perf_counter())
         residual, sine = measure.accuracy(engine.outcomes[-1].arrays["basis"])

@@ -11,17 +11,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..numerics.linalg import Array
+from ..runtime import Graph
 from .pictures import COLOURS, MARKERS
+
+Places = Mapping[str, tuple[float, float]]
 
 
 def graph_and_scores(
     title: str,
-    graph: Mapping[str, tuple[str, ...]],
+    graph: Graph,
     values: Mapping[str, float],
     meaning: str,
     scores: Mapping[str, tuple[Array, Array]],
     labels: Array,
-    places: Mapping[str, tuple[float, float]] | None = None,
+    places: Places | None = None,
 ) -> Figure:
     """The graph, its nodes coloured by ``values``; beside it scatters of the first two scores.
 
@@ -53,14 +56,7 @@ def graph_and_scores(
     return figure
 
 
-def _draw_graph(
-    figure: Figure,
-    ax: Axes,
-    graph: Mapping[str, tuple[str, ...]],
-    values: Mapping[str, float],
-    meaning: str,
-    places: Mapping[str, tuple[float, float]] | None,
-) -> None:
+def _draw_graph(figure: Figure, ax: Axes, graph: Graph, values: Mapping[str, float], meaning: str, places: Places | None) -> None:
     drawn: Any = networkx.Graph([(a, b) for a, others in graph.items() for b in others])
     at = places or networkx.kamada_kawai_layout(drawn)
     for a, b in drawn.edges:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from ..errors import FileError
 from ..numerics.linalg import Array
+from ..storage import replacing
 from .messages import bytes_text
+
+Shape = tuple[int, int]
+Curves = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 
 COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
 """Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-
-FORMATS = (".png", ".pdf", ".svg")
 
 SMALLEST_KKT = 1e-17
 """Residuals of zero are drawn here, on a logarithmic axis."""
@@ -35,12 +34,7 @@ LOADED_COMPONENTS, LOADED_FEATURES = 4, 8
 
 
 def components_and_scores(
-    components: Array,
-    image_shape: tuple[int, int],
-    scores: Mapping[str, Array],
-    shares: Sequence[float],
-    convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]],
-    title: str,
+    components: Array, image_shape: Shape, scores: Mapping[str, Array], shares: Sequence[float], convergence: Curves, title: str
 ) -> Figure:
     """Components as images above; below, scores by site and the KKT residual by round.
 
@@ -112,31 +106,13 @@ def convergence(
     return figure
 
 
-def check_picture_target(path: Path, *, overwrite: bool = False) -> None:
-    """Raise a FileError unless a picture can be written to ``path``."""
-    if path.suffix.lower() not in FORMATS:
-        raise FileError(f"{path} must end in one of {', '.join(FORMATS)}; rename the picture")
-    if path.is_dir():
-        raise FileError(f"{path} is a folder; give the name of a picture in it")
-    if path.exists() and not overwrite:
-        raise FileError(f"{path} exists already; choose another name or pass --overwrite")
-    if not path.absolute().parent.is_dir():
-        raise FileError(f"{path} cannot be written, because the folder {path.parent} does not exist; create it first")
-
-
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a figure to .png, .pdf or .svg; the file appears complete or not at all."""
-    part = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
-    try:
+    with replacing(path) as part:
         figure.savefig(part)
-        os.replace(part, path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}; choose another name") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
-def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares: Sequence[float]) -> None:
+def _images(figure: Any, components: Array, image_shape: Shape, shares: Sequence[float]) -> None:
     axes = np.atleast_1d(figure.subplots(1, len(components)))
     for j, (ax, component) in enumerate(zip(axes, components, strict=True)):
         largest = float(np.abs(component).max())
@@ -148,16 +124,8 @@ def _images(figure: Any, components: Array, image_shape: tuple[int, int], shares
 
 def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> None:
     for i, (site, points) in enumerate(scores.items()):
-        ax.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=14,
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKERS[(i + i // len(COLOURS)) % len(MARKERS)],
-            linewidths=0,
-            alpha=0.75,
-            label=site,
-        )
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
+        ax.scatter(points[:, 0], points[:, 1], s=14, color=colour, marker=marker, linewidths=0, alpha=0.75, label=site)
     ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
     ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
     ax.set_title("Scores by site", fontsize=11)
@@ -165,14 +133,14 @@ def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> N
     _plain_frame(ax)
 
 
-def _convergence(ax: Axes, convergence: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+def _convergence(ax: Axes, convergence: Curves) -> None:
     _residuals(ax, convergence)
     _rounds_axis(ax)
     ax.set_title("Convergence of the iterative solvers", fontsize=11)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
 
 
-def _residuals(ax: Axes, curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+def _residuals(ax: Axes, curves: Curves) -> None:
     """One line per solver on logarithmic axes: something that grows from round to round, and the residual."""
     for i, (solver, (xs, residuals)) in enumerate(curves.items()):
         values = np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)

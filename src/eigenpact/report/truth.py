@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -17,12 +16,11 @@ from ..algorithms.method import method
 from ..algorithms.setup import TIGHTEST_TOL, Setup
 from ..algorithms.solution import Solution, residual_angle
 from ..engines.blas import limited_blas
-from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators import FederatedPCA
 from ..numerics.linalg import Array
 from ..numerics.metrics import kkt, largest_sine
 from ..numerics.rows import Rows
-from .watching import Watched
+from .watching import Watched, unwarned
 
 DENSE_FEATURES = 2000
 """Up to this many features (and no more than rows) the pooled scatter is formed once, to measure residuals."""
@@ -135,9 +133,7 @@ def _iterated(held: Mapping[str, Any], settings: Mapping[str, Any]) -> Reference
     """By block Krylov to rounding level, for pooled rows too large to decompose."""
     begin = time.perf_counter()
     engine, tightest = Watched(), {"tol": TIGHTEST_TOL, "max_rounds": TRUTH_ROUNDS}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # both are told by the uncertainty
-        warnings.simplefilter("ignore", NotIdentifiableWarning)
+    with unwarned():  # told by the uncertainty
         pca = FederatedPCA(**{**settings, **tightest}, solver=Krylov(), engine=engine).fit(held)
     return Reference(
         basis=engine.outcomes[-1].arrays["basis"],

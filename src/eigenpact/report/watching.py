@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..engines import InProcess
-from ..runtime import Job, Outcome, Request, Response, Summation, tapped
+from ..errors import NotConvergedWarning, NotIdentifiableWarning
+from ..runtime import Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """No warning of a fit that did not converge, or has many answers, where the result tells it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        warnings.simplefilter("ignore", NotIdentifiableWarning)
+        yield
 
 
 @dataclass(frozen=True)
@@ -24,14 +35,7 @@ class Watched(InProcess):
     steps: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Serve the sites and run the job, taking notes."""
 
         def note(request: Request, _response: Response) -> None:

@@ -2,7 +2,7 @@
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Spreading, with_kept
+from .engine import Adopter, Connection, Costs, Engine, Graph, Job, Outcome, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
@@ -17,8 +17,8 @@ from .tapping import tapped
 
 __all__ = [
     "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Exchange",
-    "Gate", "Gather", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max", "Message", "Outcome",
+    "Gate", "Gather", "Graph", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max", "Message", "Outcome",
     "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response", "RoundRecord", "Site",
-    "SiteEndpoint", "SiteLedger", "SiteServer", "Spreading", "Sum", "Summation", "find_local", "greeting", "local",
+    "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Summation", "find_local", "greeting", "local",
     "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
 ]  # fmt: skip

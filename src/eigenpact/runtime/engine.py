@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from . import wire
+from .consensus import Graph
 from .ledger import Ledger, RoundRecord
 from .plan import Plan
 from .site import Request, Response, SiteServer
@@ -95,6 +96,7 @@ class Outcome:
 
 
 Job = Callable[[Connection], Outcome]
+Sites = Mapping[str, Any]
 
 
 def with_kept(outcome: Outcome, servers: Mapping[str, SiteServer]) -> Outcome:
@@ -126,14 +128,7 @@ class Engine(Protocol):
         """Whether other processes may hold sites too."""
         ...
 
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Serve ``sites`` (name -> rows held by this process), run ``job`` in one place, and return its outcome everywhere.
 
         ``graph`` (node -> neighbours) is given for graph programs; ``summation`` is what sites encode replies to sums with.
@@ -171,4 +166,4 @@ class Spreading(Protocol):
         ...
 
 
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading", "with_kept"]
+__all__ = ["Adopter", "Connection", "Costs", "Engine", "Graph", "Job", "Outcome", "Sites", "Spreading", "with_kept"]

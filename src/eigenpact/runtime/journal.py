@@ -16,10 +16,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import FileError, JournalError
+from ..storage import replace_private, sync
 from . import wire
 from .fingerprint import KEY_BYTES
 from .local import Arrays
@@ -101,8 +103,7 @@ class Journal:
         assert self._file is not None
         with _writing(self.path):
             self._size += self._file.write(_record(entry))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            sync(self._file)
 
     def grown(self) -> int:
         """Bytes written since the file was opened or last cut."""
@@ -110,17 +111,8 @@ class Journal:
 
     def cut(self, entries: list[Entry]) -> None:
         """Replace everything after the header by these entries, in one step that a crash cannot tear."""
-        fresh = self.path.with_name(self.path.name + ".cut")
         with _writing(self.path):
-            with open(fresh, "wb", opener=_owner_only) as file:
-                file.write(MAGIC)
-                for entry in [self.header, *entries]:
-                    file.write(_record(entry))
-                size = file.tell()
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
-            _sync_folder(self.path.parent)
+            size = replace_private(self.path, chain([MAGIC], map(_record, [self.header, *entries])))
             self.close()
             self._open(size)
 
@@ -143,19 +135,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FileError(f"cannot write journal {path}: {error.strerror}; see to that, or choose another path") from error
-
-
-def _owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is on disk only when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _seed() -> int:

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import EigenpactError, FileError
+from ..errors import FileError
+from ..storage import owner_only, sync, writing
 
 MOST_TOLD = 500
 """Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
@@ -39,16 +40,13 @@ class SiteLedger:
         if self._file is not None:
             yield
             return
+        failing = writing(f"the site's ledger {self.path}", "nothing was sent")
         try:
-            with open(self.path, "ab+", opener=_owner_only) as file:
+            with failing, open(self.path, "ab+", opener=owner_only) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 self._catch_up(file)
                 self._file = file
                 yield
-        except OSError as error:
-            if isinstance(error, EigenpactError):
-                raise
-            raise FileError(f"the site's ledger {self.path} cannot be written: {error.strerror}; nothing was sent") from error
         finally:
             self._file = None
 
@@ -59,8 +57,7 @@ class SiteLedger:
             assert self._file is not None
             line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
             self._file.write(line)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            sync(self._file)
             self._counted += len(line)
             self._note(row)
 
@@ -136,7 +133,3 @@ def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]
             raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
         rows.append(row)
     return rows
-
-
-def _owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from ...errors import FileError
+from ...engines.ranks import Alone
 from ...estimators.choices import joint_solvers
 from ...report.comparison import CONVERGED, MAX_ROUNDS, TOL, Comparison, Revealed, Run, candidates, compare
 from ...report.messages import bytes_text
-from ...runtime import RoundRecord
 from ...runtime.ledger import COORDINATOR
+from ...storage import write_json
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..ranks import Ranks
-from ..site_files import Center, CenterOption, Files, Scale, ScaleOption, Seed, parse_components, preprocessing, read_together
+from ..options import Center, CenterOption, Files, JsonFile, NoProgress, Scale, ScaleOption, Seed, preprocessing
+from ..outputs import check_json, check_picture
+from ..progress import shown_status
+from ..site_files import parse_components, read_together
 
 COMPONENTS = 10
+COMPONENTS_HELP = f"A number, a share of the variance (0.95), or all; {COMPONENTS} by default, or as many as there are."
+PROXY_HELP = "The coordinator's own site, for krylov, davidson and shift-invert with a proxy; the first file's by default."
 PICTURE = Path("eigenpact-compare.png")
 SOLVER_WIDTH = 12
 """Columns of text that a solver's name keeps on narrow terminals."""
@@ -37,14 +37,7 @@ NEEDS = {"sum": "the sum", "gather": "each reply", "max": "the maximum", "at": "
 
 def command(
     files: Files,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "-k",
-            "--components",
-            help=f"A number, a share of the variance (0.95), or all; {COMPONENTS} by default, or as many as there are.",
-        ),
-    ] = None,
+    components: Annotated[str | None, typer.Option("-k", "--components", help=COMPONENTS_HELP)] = None,
     solver: Annotated[
         list[str] | None, typer.Option(help=f"Only this one, repeat for several: {', '.join(joint_solvers())}.  All by default.")
     ] = None,
@@ -53,18 +46,11 @@ def command(
     tol: Annotated[float, typer.Option(help="Stop at this scaled KKT residual, the same for every solver.")] = TOL,
     max_rounds: Annotated[int, typer.Option(help="Stop a solver after this many rounds.")] = MAX_ROUNDS,
     seed: Seed = 0,
-    proxy: Annotated[
-        str | None,
-        typer.Option(
-            help="The coordinator's own site, for krylov, davidson and shift-invert with a proxy; the first file's by default."
-        ),
-    ] = None,
+    proxy: Annotated[str | None, typer.Option(help=PROXY_HELP)] = None,
     picture: Annotated[Path, typer.Option(help="Draw residuals by round and by bytes: .png, .pdf or .svg.")] = PICTURE,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")
-    ] = None,
+    json_file: JsonFile = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture and JSON file.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
+    quiet: NoProgress = False,
 ) -> None:
     """Compare all solvers on your own files: rounds, bytes, seconds, accuracy, and what each site revealed.
 
@@ -79,22 +65,19 @@ def command(
     """
     wanted = COMPONENTS if components is None else parse_components(components)
     candidates("", solver or ())  # unknown names are told before files are read
-    sites, _ = read_together(files, Ranks(), proxy, lambda: _check_outputs(picture, json_file, overwrite))
+    sites, _ = read_together(files, Alone(), proxy, lambda: _check_outputs(picture, json_file, overwrite))
     if components is None:
         rows, columns = sum(X.shape[0] for X in sites.values()), next(iter(sites.values())).shape[1]
         wanted = min(COMPONENTS, rows, columns)
     own = next(iter(sites)) if proxy is None else proxy
-    with _shown(stderr(), quiet=quiet) as (on_round, on_run):
+    with shown_status(stderr(), "reading all rows once", quiet=quiet) as (show, keep):
         comparison = compare(
             sites,
             wanted,
             solvers=candidates(own, solver or ()),
-            **preprocessing(center, scale),
-            tol=tol,
-            max_rounds=max_rounds,
-            random_state=seed,
-            on_round=on_round,
-            on_run=on_run,
+            **preprocessing(center, scale) | {"tol": tol, "max_rounds": max_rounds, "random_state": seed},
+            on_round=lambda name, record: show(f"{name}: round {record.round}"),
+            on_run=lambda run: keep(f"{run.name}: {_in_short(run)}"),
         )
     try:
         written = _write(comparison, picture, json_file)
@@ -103,23 +86,6 @@ def command(
     for what, file in written.items():
         tell(stdout(), f"The {what} in {file}")
     raise typer.Exit(0 if any(run.outcome == CONVERGED for run in comparison.runs) else 1)
-
-
-# -- while it runs ----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _shown(console: Console, *, quiet: bool) -> Iterator[tuple[Any, Any]]:
-    """Functions for ``compare``: a live line for every round on terminals, and a line for every solver that is done."""
-    if quiet:
-        yield None, None
-        return
-    with console.status("reading all rows once") as status:
-
-        def on_round(name: str, record: RoundRecord) -> None:
-            status.update(f"{name}: round {record.round}")
-
-        yield on_round, lambda run: tell(console, f"{run.name}: {_in_short(run)}")
 
 
 def _in_short(run: Run) -> str:
@@ -232,13 +198,8 @@ def _add(table: Table, title: str, rows: list[Revealed]) -> None:
     for i, row in enumerate(rows):
         where = "" if row.receiver == COORDINATOR else f" to {row.receiver}"
         needs = ", ".join(NEEDS.get(kind, kind) for kind in row.collective.split(", "))
-        table.add_row(
-            "" if i else title,
-            f"{row.times} x {row.function}{where}",
-            f"{row.arrays}: {row.shapes}",
-            needs,
-            bytes_text(row.bytes_per_site),
-        )
+        computed, size = f"{row.times} x {row.function}{where}", bytes_text(row.bytes_per_site)
+        table.add_row("" if i else title, computed, f"{row.arrays}: {row.shapes}", needs, size)
 
 
 # -- files ------------------------------------------------------------------------------------------
@@ -246,44 +207,20 @@ def _add(table: Table, title: str, rows: list[Revealed]) -> None:
 
 def _check_outputs(picture: Path, json_file: Path | None, overwrite: bool) -> None:
     """Refuse targets that cannot be written; the command's own default picture may be drawn again without asking."""
-    from ...report import pictures
-
-    pictures.check_picture_target(picture, overwrite=overwrite or picture == PICTURE)
-    if json_file is None:
-        return
-    if json_file.suffix.lower() != ".json":
-        raise FileError(f"{json_file} must end in .json; rename it")
-    if json_file.is_dir():
-        raise FileError(f"{json_file} is a folder; give the name of a file in it")
-    if json_file.exists() and not overwrite:
-        raise FileError(f"{json_file} exists already; choose another --json or pass --overwrite")
-    if not json_file.absolute().parent.is_dir():
-        raise FileError(f"{json_file} cannot be written, because the folder {json_file.parent} does not exist; create it first")
+    check_picture(picture, overwrite=overwrite or picture == PICTURE)
+    check_json(json_file, overwrite=overwrite)
 
 
 def _write(comparison: Comparison, picture: Path, json_file: Path | None) -> dict[str, Path]:
     """Write numbers and picture; return what is where."""
     written = {}
     if json_file is not None:
-        _write_json(comparison, json_file)
+        write_json(json_file, {"eigenpact": version("eigenpact"), **comparison.to_dict()})
         written["numbers are"] = json_file
     if any(run.curve for run in comparison.runs):
         _draw(comparison, picture)
         written["picture is"] = picture
     return written
-
-
-def _write_json(comparison: Comparison, file: Path) -> None:
-    """The file appears complete or not at all."""
-    content = json.dumps({"eigenpact": version("eigenpact"), **comparison.to_dict()}, indent=1, allow_nan=False)
-    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        part.write_text(content + "\n")
-        os.replace(part, file)
-    except OSError as error:
-        raise FileError(f"{file} cannot be written: {error.strerror or error}; choose another --json") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _draw(comparison: Comparison, picture: Path) -> None:

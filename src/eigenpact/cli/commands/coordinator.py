@@ -6,32 +6,30 @@ import json
 import logging
 import os
 import signal
-import socket
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
+from rich.console import Console
 
 from ...engines import Flower, NVFlare
+from ...engines.federation.kits import ENGINES
 from ...engines.flare.kits import Kit
-from ...engines.flower.engine import serving
+from ...engines.flower.engine import listens, serving
 from ...engines.flower.kits import HERE, FlowerKit
-from ...errors import EigenpactError, FileError, InputError, NotConvergedWarning, NotIdentifiableWarning
-from ...estimators import FederatedPCA
+from ...errors import EigenpactError, FileError, InputError
 from ...estimators.choices import find_joint_solver
-from ...estimators.model_files import check_model_target, save_model
-from .. import tables
+from ...storage import writing
+from .. import running
 from ..consoles import stderr, stdout, tell
-from ..kits import ENGINES, check_installed, find_kit
-from ..progress import shown_rounds
-from ..site_files import Center, Scale, parse_components
+from ..kits import check_installed, find_kit
+from ..options import Center, CenterOption, Quiet, Scale, ScaleOption, Seed, Tol
+from ..running import Settings
 from .site import become
 
 app = typer.Typer(no_args_is_help=True, help="Serve a federation, and run joint PCAs over its sites.")
@@ -48,35 +46,27 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
     until = owned.expires()
     federation = owned.federation
     _check_port(HERE if isinstance(owned, FlowerKit) else federation.host, federation.port)
-    serves = f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C"
-    known = f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+    serves = (
+        f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C\n"
+        f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+    )
     if isinstance(owned, FlowerKit):
         with _ended_in_order(), serving(owned) as superlink:
-            tell(stdout(), f"{serves}\n{known}")
-            if owned.needs_proxy:
-                tell(stdout(), owned.needs_proxy, "yellow")
+            tell(stdout(), serves)
+            _tell_proxy(owned, stdout())
             assert superlink is not None  # nothing listened
             raise typer.Exit(superlink.wait())
-    tell(stdout(), f"{serves}\n{known}")
+    tell(stdout(), serves)
     become(owned.command(), {})
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Settings):
     """What was asked for; kept in the run's folder, so that a resumed run asks for the same."""
 
-    components: str
-    output: str
-    solver: str
-    center: str
-    scale: str
-    tol: float | None
-    max_rounds: int
-    seed: int
     sites: list[str]
     min_sites: int
     round_timeout: float
-    overwrite: bool
 
     @classmethod
     def read(cls, folder: Path) -> Run:
@@ -88,11 +78,9 @@ class Run:
 
     def write(self, folder: Path) -> None:
         """Into a new folder."""
-        try:
+        with writing(folder, "the kit must be in a folder of your own"):
             folder.mkdir(parents=True, mode=0o700)
             (folder / "run.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
-        except OSError as error:
-            raise FileError(f"{folder} cannot be written: {error.strerror}; the kit must be in a folder of your own") from error
 
 
 @app.command("run", epilog="Example: eigenpact coordinator run -k 10 --solver auto -o model/")
@@ -106,19 +94,17 @@ def run(
         str | None, typer.Option(help=f"{' or '.join(ENGINES)}: the one the kit was made for, and the default.")
     ] = None,
     solver: Annotated[str, typer.Option(help="auto, or a solver by name; sites must allow it.")] = "auto",
-    center: Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")] = Center.pooled,
-    scale: Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")] = Scale.none,
-    tol: Annotated[
-        float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")
-    ] = None,
+    center: CenterOption = Center.pooled,
+    scale: ScaleOption = Scale.none,
+    tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of random starts.")] = 0,
+    seed: Seed = 0,
     sites: Annotated[str | None, typer.Option(help="Names separated by commas; all sites by default.")] = None,
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run a joint PCA over the sites that are connected, and write the model.
 
@@ -138,60 +124,32 @@ def run(
         folder = owned.folder / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         named = [name.strip() for name in sites.split(",")] if sites else list(owned.federation.sites)
         asked = Run(
-            components, str(output.absolute()), solver, center.value, scale.value, tol, max_rounds, seed, named, min_sites,
-            round_timeout, overwrite,
+            components, str(output.absolute()), solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites,
+            round_timeout,
         )  # fmt: skip
-    pca = _estimator(asked, folder, owned)
-    check_model_target(asked.output, overwrite=asked.overwrite)
+    pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
+    find_joint_solver(asked.solver, pca.engine)
+    asked.check_output()
     if resume is None:
         asked.write(folder)
-    with _logged(folder / "log.txt", asked), _ended_in_order():
-        _fit(pca, asked, folder, owned, quiet)
-    raise typer.Exit(0 if pca.converged_ else 1)
-
-
-def _estimator(asked: Run, folder: Path, kit: Kit | FlowerKit) -> FederatedPCA:
-    options: dict[str, Any] = {
-        "sites": tuple(asked.sites),
-        "min_sites": asked.min_sites,
-        "round_timeout": asked.round_timeout,
-    }
-    flower = isinstance(kit, FlowerKit)
-    engine = Flower(kit.folder, **options) if flower else NVFlare(kit.folder, **options, job_file=folder / "job")
-    find_joint_solver(asked.solver, engine)
-    return FederatedPCA(
-        parse_components(asked.components),
-        solver=asked.solver,
-        center=False if asked.center == "none" else asked.center,  # type: ignore[arg-type]
-        scale=None if asked.scale == "none" else asked.scale,  # type: ignore[arg-type]
-        tol=asked.tol,
-        max_rounds=asked.max_rounds,
-        random_state=asked.seed,
-        engine=engine,
-        journal=folder / "journal",
-    )
-
-
-def _fit(pca: FederatedPCA, asked: Run, folder: Path, kit: Kit | FlowerKit, quiet: bool) -> None:
     if not quiet:
         tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
-        if isinstance(kit, FlowerKit) and kit.needs_proxy:
-            tell(stderr(), kit.needs_proxy, "yellow")
-    with shown_rounds(stderr(), quiet=quiet) as callback, warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # told below
-        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
-        pca.set_params(callback=callback).fit()
-    features = kit.federation.features
-    if not isinstance(features, int):
-        pca.feature_names_in_ = np.array(features, dtype=object)
-    save_model(pca, asked.output, overwrite=asked.overwrite)
-    for message in pca.ledger_:
-        if message.note.startswith(("lost", "joined", "refused")):
-            tell(stderr(), f"{message.sender} {message.note}", "yellow")
-    if not quiet:
-        _report(pca, asked)
-    if not pca.converged_:
-        tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {asked.output} all the same", "yellow")
+        _tell_proxy(owned, stderr())
+    with _logged(folder / "log.txt", asked), _ended_in_order():
+        code = running.run(asked, pca, features=owned.federation.features, quiet=quiet)
+    raise typer.Exit(code)
+
+
+def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit) -> Flower | NVFlare:
+    sites, least, timeout = tuple(asked.sites), asked.min_sites, asked.round_timeout
+    if isinstance(kit, FlowerKit):
+        return Flower(kit, sites=sites, min_sites=least, round_timeout=timeout)
+    return NVFlare(kit, sites=sites, min_sites=least, round_timeout=timeout, job_file=folder / "job")
+
+
+def _tell_proxy(kit: Kit | FlowerKit, console: Console) -> None:
+    if isinstance(kit, FlowerKit) and kit.needs_proxy:
+        tell(console, kit.needs_proxy, "yellow")
 
 
 @contextmanager
@@ -234,19 +192,7 @@ def _logged(path: Path, asked: Run) -> Iterator[None]:
         handler.close()
 
 
-def _report(pca: FederatedPCA, asked: Run) -> None:
-    console = stdout()
-    parts: list[Any] = [tables.facts(pca), tables.variance(pca), tables.left(pca.ledger_)]
-    for part in parts:
-        console.print(part)
-        console.print()
-    shown = os.path.relpath(asked.output)
-    tell(console, f"The model, with the ledger, is in {asked.output if shown.startswith('..') else shown}")
-
-
 def _check_port(host: str, port: int) -> None:
     """Refuse to serve where something else listens already."""
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        if probe.connect_ex((host, port)) == 0:
-            raise InputError(f"something listens at {host}:{port} already; stop it, or make kits with another port")
+    if listens(host, port):
+        raise InputError(f"something listens at {host}:{port} already; stop it, or make kits with another port")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,15 +13,16 @@ from rich.table import Table
 
 from ...algorithms.solution import Algorithm
 from ...datasets import digits, partition
-from ...errors import FileError, NotConvergedWarning
 from ...estimators import FederatedPCA
 from ...numerics.certificate import OVERSAMPLING
 from ...numerics.linalg import Array
 from ...numerics.metrics import largest_sine
 from ...report.comparison import candidates
 from ...report.messages import bytes_text
+from ...report.watching import unwarned
 from .. import tables
 from ..consoles import stdout, tell
+from ..outputs import picture_in
 
 COMPONENTS = 10
 MAX_ROUNDS = 500
@@ -44,11 +44,12 @@ def command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
     """Joint PCA of ten sites of handwritten digits, by every solver, compared with pooling all rows; with a picture."""
-    picture = _target(output, overwrite)
+    picture = picture_in(output, PICTURE, overwrite=overwrite or output == FOLDER)  # its own may be drawn again
     data = digits()
     sites = partition.by_label(data.X, np.asarray(data.y))
     pooled, pooled_seconds = _pooled(data.X)
-    runs = [_run(name, solver, sites) for name, solver in _solvers(next(iter(sites))).items()]
+    solvers: dict[str, str | Algorithm] = {"auto": "auto", **candidates(next(iter(sites)))}
+    runs = [_run(name, solver, sites) for name, solver in solvers.items()]
     console = stdout()
     console.print(_comparison(runs, pooled, pooled_seconds, data.X.nbytes))
     console.print()
@@ -58,23 +59,6 @@ def command(
     _draw(picture, runs, sites, data.extra["shape"])
     tell(console, f"\nThe picture is in {picture}")
     tell(console, "Next, with your own tables: eigenpact fit north.csv south.csv -k 10 -o model/")
-
-
-def _target(folder: Path, overwrite: bool) -> Path:
-    """Where the picture goes; the demo's own default folder may be written again without asking."""
-    from ...report import pictures
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be made a folder: {error.strerror}; choose another -o") from error
-    pictures.check_picture_target(folder / PICTURE, overwrite=overwrite or folder == FOLDER)
-    return folder / PICTURE
-
-
-def _solvers(first_site: str) -> dict[str, str | Algorithm]:
-    """Every solver by the name in the table, "auto" first."""
-    return {"auto": "auto", **candidates(first_site)}
 
 
 def _pooled(X: Array) -> tuple[Array, float]:
@@ -87,8 +71,7 @@ def _pooled(X: Array) -> tuple[Array, float]:
 
 
 def _run(name: str, solver: str | Algorithm, sites: dict[str, Any]) -> Run:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # the table tells it
+    with unwarned():  # the table tells it
         begin = time.perf_counter()
         pca = FederatedPCA(COMPONENTS, solver=solver, max_rounds=MAX_ROUNDS, random_state=0).fit(sites)
     return Run(name if solver != "auto" else f"auto: {pca.solver_}", pca, time.perf_counter() - begin)

@@ -13,12 +13,13 @@ import numpy as np
 import typer
 
 from ...datasets import heart_disease
-from ...engines.federation.kits import Federation
+from ...engines.federation.kits import ENGINES, Federation
 from ...engines.flower.app import write_app
 from ...errors import DataUnavailableError, FileError, InputError
+from ...storage import writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..kits import ENGINES, find_kit, make_all_kits
+from ..kits import find_kit, make_all_kits
 from ..site_settings import POLICY, SITE, read_toml
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")
@@ -51,9 +52,9 @@ def init(
     for site in federation.sites:
         _write(folder / site / "policy.toml", POLICY)
         _write(folder / site / "site.toml", SITE)
-        table.add_row(str(folder / site), f"the data manager of {site}", _until(find_kit(folder / site, "site")))
-    coordinator = find_kit(folder / "coordinator", "coordinator")
-    table.add_row(str(folder / "coordinator"), "the coordinator", _until(coordinator))
+    for party in (*federation.sites, "coordinator"):
+        kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
+        table.add_row(str(folder / party), to, f"{find_kit(folder / party, kind).expires():%Y-%m-%d}")
     console = stdout()
     console.print(table)
     tell(console, f"\n{folder / 'authority'} holds the key that signs certificates; keep it offline, it is needed for no run.")
@@ -98,13 +99,7 @@ def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
 
 def read_consortium(path: Path, engine: str | None = None) -> Federation:
     """A consortium's file, checked; ``engine`` goes before what it says."""
-    facts = read_toml(path)
-    unknown = sorted(set(facts) - set(KEYS))
-    missing = [key for key in KEYS[:4] if key not in facts]
-    if unknown or missing:
-        raise InputError(
-            f"{path}: {(unknown or missing)[0]!r} is {'unknown' if unknown else 'missing'}; known are {', '.join(KEYS)}"
-        )
+    facts = read_toml(path, KEYS, needed=KEYS[:4])
     host, colon, port = str(facts["coordinator"]).rpartition(":")
     if not colon or not host or not port.isdigit():
         raise InputError(f"{path}: coordinator = {facts['coordinator']!r} must be host:port, as sites reach it")
@@ -134,8 +129,8 @@ def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
     columns = [list(data.feature_names or ()).index(name) for name in EXAMPLE_FEATURES]
     X, hospitals = data.X[:, columns], np.asarray(data.groups["site"])
     complete = np.isfinite(X).all(axis=1)
-    names = sorted({str(name) for name in hospitals})
-    return {_plain(name): X[complete & (hospitals == name)] for name in names}, "UCI heart disease, complete rows"
+    plain = {str(name): str(name).lower().replace("_", "-").replace(" ", "-") for name in sorted(set(hospitals))}
+    return {plain[name]: X[complete & (hospitals == name)] for name in plain}, "UCI heart disease, complete rows"
 
 
 def _port() -> int:
@@ -147,16 +142,6 @@ def _port() -> int:
     return EXAMPLE_PORT
 
 
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-").replace(" ", "-")
-
-
-def _until(kit: Any) -> str:
-    return f"{kit.expires():%Y-%m-%d}"
-
-
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path, "choose another folder"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}; choose another folder") from error

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from ...algorithms.solution import Algorithm
-from ...errors import EigenpactError, InputError, NotConvergedWarning, NotIdentifiableWarning
-from ...estimators import FederatedPCA
+from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
-from ...estimators.model_files import check_model_target, save_model
-from .. import tables
-from ..consoles import stderr, stdout, tell
-from ..progress import shown_rounds
-from ..ranks import Ranks, check_ranks
-from ..site_files import Center, CenterOption, Files, Scale, ScaleOption, Seed, parse_components, preprocessing, read_together
-
-
-@dataclass(frozen=True)
-class Request:
-    """What was asked for on the command line."""
-
-    files: list[str]
-    output: Path
-    solver: str
-    start: str
-    proxy: str | None
-    engine: str
-    overwrite: bool
-    quiet: bool
-    parameters: dict[str, Any]
+from ...runtime import Engine
+from ..options import Center, CenterOption, Files, Quiet, Scale, ScaleOption, Seed, Tol
+from ..running import Settings, run
+from ..site_files import communicator, parse_components, read_together
 
 
 def command(
@@ -45,9 +24,7 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
-    tol: Annotated[
-        float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")
-    ] = None,
+    tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
     journal: Annotated[Path | None, typer.Option(help="File that lets a killed run go on: repeat the same command.")] = None,
@@ -57,7 +34,7 @@ def command(
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
@@ -66,72 +43,32 @@ def command(
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
-    find_engine(engine)
-    check_ranks(engine)
-    ranks = Ranks.of(engine)
+    asked = Settings(components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite)
+    parse_components(components)
+    where = find_engine(engine)
+    comm = communicator(engine)
+    leads = comm.rank == 0
     try:
-        parameters = {
-            "n_components": parse_components(components),
-            **preprocessing(center, scale),
-            "tol": tol,
-            "max_rounds": max_rounds,
-            "random_state": seed,
-            "journal": journal,
-        }
-        converged = _fit(Request(files, output, solver, start, proxy, engine, overwrite, quiet, parameters), ranks)
+        chosen = _solver(solver, where, start, proxy)
+        held, names = read_together(files, comm, proxy, asked.check_output)
+        pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
-        if ranks.rank > 0:  # rank 0 tells it
+        if not leads:  # rank 0 tells it
             raise typer.Exit(2) from None
         raise
-    raise typer.Exit(0 if converged else 1)
+    raise typer.Exit(code)
 
 
-def _fit(request: Request, ranks: Ranks) -> bool:
-    """Read, fit, write; return whether the solver converged."""
-    solver = _solver(request)
-    held, names = read_together(
-        request.files, ranks, request.proxy, lambda: check_model_target(request.output, overwrite=request.overwrite)
-    )
-    with shown_rounds(stderr(), quiet=request.quiet or ranks.rank > 0) as callback, warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotConvergedWarning)  # told below
-        warnings.simplefilter("ignore", NotIdentifiableWarning)  # told by the reason
-        pca = FederatedPCA(
-            **request.parameters,
-            solver=solver,
-            engine=request.engine,
-            callback=callback,
-        ).fit(held)
-    if ranks.rank == 0:
-        if names is not None:
-            pca.feature_names_in_ = np.array(names, dtype=object)
-        save_model(pca, request.output, overwrite=request.overwrite)
-        _report(pca, request)
-    return bool(pca.converged_)
-
-
-def _solver(request: Request) -> str | Algorithm:
+def _solver(name: str, engine: Engine, start: str, proxy: str | None) -> str | Algorithm:
     """The solver asked for, with its start and proxy; "auto" with one of these is krylov."""
-    engine = find_engine(request.engine)
-    options = {"start": None if request.start == "random" else request.start, "proxy": request.proxy}
-    given = {name: value for name, value in options.items() if value is not None}
+    options = {"start": None if start == "random" else start, "proxy": proxy}
+    given = {option: value for option, value in options.items() if value is not None}
     if not given:
-        find_joint_solver(request.solver, engine)
-        return request.solver
-    algorithm = find_joint_solver("krylov" if request.solver == "auto" else request.solver, engine)
-    for name in given:
-        if not hasattr(algorithm, name):
-            raise InputError(f"--{name} does not go with --solver {request.solver}; use --solver krylov, or leave --{name} out")
+        find_joint_solver(name, engine)
+        return name
+    algorithm = find_joint_solver("krylov" if name == "auto" else name, engine)
+    for option in given:
+        if not hasattr(algorithm, option):
+            raise InputError(f"--{option} does not go with --solver {name}; use --solver krylov, or leave --{option} out")
     return dataclasses.replace(algorithm, **given)  # type: ignore[type-var]
-
-
-def _report(pca: FederatedPCA, request: Request) -> None:
-    if not request.quiet:
-        console = stdout()
-        console.print(tables.facts(pca))
-        console.print()
-        console.print(tables.variance(pca))
-        console.print()
-        console.print(tables.left(pca.ledger_))
-        tell(console, f"\nThe model is in {request.output}")
-    if not pca.converged_:
-        tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {request.output} all the same", "yellow")

@@ -11,6 +11,7 @@ from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
 from .. import tables
 from ..consoles import stdout, tell
+from ..outputs import check_picture
 
 
 def command(
@@ -26,19 +27,13 @@ def command(
     MODEL is a folder written by eigenpact fit.
     """
     if picture is not None:
-        from ...report import pictures
-
-        pictures.check_picture_target(picture, overwrite=overwrite)
+        check_picture(picture, overwrite=overwrite)
     pca = load_model(model)
     console = stdout()
-    console.print(tables.facts(pca))
-    console.print()
-    console.print(tables.variance(pca))
-    console.print()
-    console.print(tables.messages(pca.ledger_) if ledger else tables.left(pca.ledger_))
+    tables.report(pca, console, every_message=ledger)
     if picture is not None:
         _draw(pca, picture)
-        tell(console, f"\nThe picture is in {picture}")
+        tell(console, f"The picture is in {picture}")
 
 
 def _draw(pca: FederatedPCA, picture: Path) -> None:

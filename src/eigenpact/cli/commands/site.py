@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
-import warnings
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from ...data.readers import read_table
 from ...data.site_rows import open_rows
 from ...engines.federation.kits import NAME, PartyKit
+from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
 from ...errors import FileError, InputError
 from ...estimators.model_files import load_model
+from .. import site_settings
 from ..consoles import stdout, tell
 from ..kits import check_installed, find_kit
-from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy, write_facts
-from .site_check import look
+from ..options import Data, Scores
+from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
+from .site_check import check_rows, look
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
@@ -35,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a t
 @app.command("start", epilog="Example: eigenpact site start heart/cleveland --data patients.csv --policy policy.toml")
 def start(
     kit: Annotated[Path, typer.Argument()],
-    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    data: Data,
     policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
     coordinator_timeout: Annotated[
@@ -55,7 +55,7 @@ def start(
     owned = find_kit(kit, "site")
     check_installed(owned)
     site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
-    if not look(site):
+    if not look(site, owned):
         raise InputError("this site is not ready; see the lines marked NO")
     facts = site.write_facts(owned, read_policy(site.policy))
     tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
@@ -73,7 +73,7 @@ def start(
 @app.command("describe", epilog="Example: eigenpact site describe cleveland --data patients.csv -o site.json")
 def describe(
     name: Annotated[str, typer.Argument()],
-    data: Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")],
+    data: Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, for the node's configuration.")],
     features: Annotated[
         str | None, typer.Option(help="The agreed columns in order, separated by commas; by default all of the table.")
@@ -95,10 +95,10 @@ def describe(
     X = open_rows(name, str(data), agreed)
     rules = read_policy(policy)
     rules.load()
-    if X.shape[0] < rules.min_rows:
-        raise InputError(f"{X.shape[0]} rows, but min_rows = {rules.min_rows} in the policy; this site would refuse every run")
+    check_rows(X, rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
-    write_facts(output.absolute(), name, data.absolute(), agreed, rules, written)
+    facts = site_settings.describe(name, data.absolute(), agreed, rules, written)
+    facts.write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     tell(stdout(), f"Start the SuperNode with: --node-config '{node_config({FLOWER_SITE: str(output.absolute())})}'")
 
@@ -107,7 +107,7 @@ def describe(
 def transform(
     kit: Annotated[Path, typer.Argument()],
     model: Annotated[Path, typer.Argument()],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    output: Scores,
     data: Annotated[Path | None, typer.Option("--data", help="The table; by default the one that was started last.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
@@ -121,29 +121,18 @@ def transform(
     pca = load_model(model)
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
-    X = open_rows(owned.party, str(file), owned.federation.features)
-    if pca.n_features_in_ != X.shape[1] or list(getattr(pca, "feature_names_in_", [])) != _names(owned):
+    features = owned.federation.features
+    X = open_rows(owned.party, str(file), features)
+    names = () if isinstance(features, int) else features
+    if pca.n_features_in_ != X.shape[1] or tuple(getattr(pca, "feature_names_in_", ())) != names:
         raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
-        write_scores(output, np.asarray(pca.transform(X)), read_table(file).row_ids)
+    write_scores(output, pca, X, read_table(file).row_ids)
 
 
 def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
     sys.stdout.flush()
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
-
-
-def free_port() -> int:
-    """A port of this machine that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _names(kit: PartyKit) -> list[str]:
-    return [] if isinstance(kit.federation.features, int) else list(kit.federation.features)
 
 
 def _last_data(kit: PartyKit) -> Path:

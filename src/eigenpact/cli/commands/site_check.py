@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ...data.site_rows import open_rows
+from ...engines.federation.kits import PartyKit
 from ...errors import EigenpactError, InputError
+from ...runtime import Policy
 from .. import tables
 from ..consoles import stdout
 from ..kits import find_kit
@@ -27,13 +29,13 @@ def command(site: Annotated[Path, typer.Argument()]) -> None:
         raise typer.Exit(2)
 
 
-def look(site: SiteFile) -> bool:
-    """Print a line for every check; tell whether all are passed."""
+def look(site: SiteFile, kit: PartyKit | None = None) -> bool:
+    """Print a line for every check; tell whether all are passed.  The kit is read if it is not given."""
     table = tables.compact("Site")
     table.add_column("checked", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("found", overflow="fold")
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {} if kit is None else {"a kit": kit}
     passed = [_line(table, found, what, check, site) for what, check in CHECKS.items()]
     stdout().print(table)
     return all(passed)
@@ -51,7 +53,7 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
 
 
 def _kit(site: SiteFile, found: dict[str, Any]) -> str:
-    found["a kit"] = kit = find_kit(site.kit, "site")
+    found["a kit"] = kit = found.get("a kit") or find_kit(site.kit, "site")
     federation = kit.federation
     return f"{kit.party} of federation {federation.name}, coordinator at {federation.host}:{federation.port}"
 
@@ -76,10 +78,15 @@ def _policy(site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
-    n, least = found["rows"].shape[0], found["a policy"].min_rows
+    check_rows(found["rows"], found["a policy"])
+    return f"{found['rows'].shape[0]}, at least {found['a policy'].min_rows} are needed"
+
+
+def check_rows(X: Any, policy: Policy) -> None:
+    """Refuse a table (n x d) with fewer rows than its own policy asks for."""
+    n, least = X.shape[0], policy.min_rows
     if n < least:
         raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
-    return f"{n}, at least {least} are needed"
 
 
 CHECKS: dict[str, Callable[..., str]] = {

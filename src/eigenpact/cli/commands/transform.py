@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import secrets
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,21 +12,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ...data.checks import check_finite
+from ...data.checks import check_finite, match_columns
 from ...data.readers import Table, read_table, site_name
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
+from ...storage import check_file_target, replacing
 from ..consoles import stdout, tell
-
-FORMATS = (".csv", ".npy")
-SHOWN = 5
+from ..options import Scores
 
 
 def command(
     model: Annotated[Path, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")],
+    output: Scores,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
@@ -41,17 +38,17 @@ def command(
     table = read_table(file)
     X = _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched above
-        scores = np.asarray(pca.transform(X))
-    write_scores(output, scores, table.row_ids)
+    write_scores(output, pca, X, table.row_ids)
 
 
 def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     """The table's rows (n_rows x n_features) with columns as the model has them."""
     wanted = getattr(pca, "feature_names_in_", None)
     if wanted is not None and table.feature_names is not None:
-        return table.X[:, _columns([str(name) for name in wanted], table.feature_names, file)]
+        order, difference = match_columns([str(name) for name in wanted], table.feature_names)
+        if difference:
+            raise InputError(f"{file}, compared with the model, {difference}; rename, drop or add columns")
+        return table.X if order is None else table.X[:, order]
     found, expected = table.X.shape[1], pca.n_features_in_
     if found != expected:
         raise InputError(
@@ -60,46 +57,21 @@ def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     return table.X
 
 
-def _columns(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[int]:
-    """Positions in ``names`` of the features that are wanted, in their order."""
-    missing = [name for name in wanted if name not in set(names)]
-    extra = [name for name in names if name not in set(wanted)]
-    if missing or extra:
-        parts = [
-            f"{what} {', '.join(some[:SHOWN])}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
-            for what, some in (("lacks", missing), ("has in addition", extra))
-            if some
-        ]
-        raise InputError(f"{file}, compared with the model, {' and '.join(parts)}; rename, drop or add columns")
-    at = {name: column for column, name in enumerate(names)}
-    return [at[name] for name in wanted]
-
-
 def check_target(output: Path, file: Path, overwrite: bool) -> None:
     """Refuse an output that cannot be written, before anything is computed."""
-    if output.suffix.lower() not in FORMATS:
-        raise FileError(f"{output} must end in one of {', '.join(FORMATS)}; rename the output")
-    if output.is_dir():
-        raise FileError(f"{output} is a folder; give the name of a file in it")
     if output.exists() and file.exists() and output.samefile(file):
         raise FileError(f"{output} is the table itself; choose another -o")
-    if output.exists() and not overwrite:
-        raise FileError(f"{output} exists already; choose another -o or pass --overwrite")
-    if not output.absolute().parent.is_dir():
-        raise FileError(f"{output} cannot be written, because the folder {output.parent} does not exist; create it first")
+    check_file_target(output, (".csv", ".npy"), overwrite=overwrite)
 
 
-def write_scores(output: Path, scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> None:
-    """Write scores (n_rows x k) and tell; the file appears complete or not at all."""
+def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None) -> None:
+    """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched before
+        scores = np.asarray(pca.transform(X))
     content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
-    part = output.with_name(f".{output.name}.{secrets.token_hex(4)}")
-    try:
+    with replacing(output) as part:
         part.write_bytes(content)
-        os.replace(part, output)
-    except OSError as error:
-        raise FileError(f"{output} cannot be written: {error.strerror or error}; choose another -o") from error
-    finally:
-        part.unlink(missing_ok=True)
     tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
 
 

@@ -1,1 +1,1 @@
-"""What federations share, whatever carries their messages: kits, relay, sites."""
+"""What federations share, whatever the engine: kits, relay, sites."""

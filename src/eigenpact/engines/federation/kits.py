@@ -1,4 +1,4 @@
-"""What the start-up kits of a federation have in common, whatever carries its messages: who takes part, and one folder a party.
+"""What the start-up kits of a federation have in common, whatever its engine: who takes part, and one folder a party.
 
 A kit says in ``kit.json`` whose it is and of which federation.  Keys and certificates in it are the engine's:
 ``flare/kits.py``, ``flower/kits.py``.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from ...errors import FileError, InputError, MissingExtraError
+from ...storage import write_private_json
 
 KIT = "kit.json"
-ENGINES = {"nvflare": "NVIDIA FLARE", "flower": "Flower"}
-"""What may carry a federation's messages."""
+ENGINES = ("nvflare", "flower")
+"""Engines that a federation can have."""
 
 FORMAT = 2
 """What ``kit.json`` says of the form of kits that are made now; it said nothing before modules moved (ADR 14)."""
@@ -44,7 +44,7 @@ class Federation:
     valid_days : int
         How long certificates are valid.
     engine : str
-        What carries the messages: "nvflare" or "flower".
+        "nvflare" or "flower".
     """
 
     name: str
@@ -103,30 +103,9 @@ class PartyKit:
     """The oldest format of kits that still work."""
 
     @classmethod
-    def read(cls, folder: str | Path, kind: str) -> Self:
-        """Read a kit that must be of that kind: "site" or "coordinator"."""
-        path = Path(folder).absolute()
-        try:
-            facts = json.loads((path / KIT).read_text())
-            written = int(facts.pop("format", 1))
-            party, features = facts.pop("party"), facts.pop("features")
-            features = features if isinstance(features, int) else tuple(features)
-            federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise FileError(
-                f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit"
-            ) from error
-        found = "coordinator" if party == "coordinator" else "site"
-        if found != kind:
-            raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
-        if federation.engine != cls.engine:
-            raise InputError(f"{folder} is a kit for engine {federation.engine!r}; give one that was made for {cls.engine!r}")
-        if not cls.oldest <= written <= FORMAT:
-            raise InputError(
-                f"{folder} is a kit of format {written}, and this eigenpact reads {cls.oldest} to {FORMAT}: files of others name "
-                "parts of eigenpact that have moved; let the coordinator make new kits with eigenpact federation init"
-            )
-        return cls(path, party, federation)
+    def read(cls, folder: str | Path | PartyKit, kind: str) -> Self:
+        """Read a kit of this engine that must be of that kind: "site" or "coordinator"; one that was read already is enough."""
+        return folder if isinstance(folder, cls) else read_kit(folder, kind, cls)
 
     def check_key(self, path: Path, public_key: Any, load: str = "load_pem_private_key", fits: str = "") -> None:
         """The private key must be there, fit, and be its owner's alone."""
@@ -149,6 +128,18 @@ class PartyKit:
             raise InputError(f"the certificate of {self.party!r} is valid only from {begin:%Y-%m-%d %H:%M} UTC")
         return end
 
+    def check_certificate(self, authority: Path, path: Path) -> datetime:
+        """When a certificate or its authority's ends; one that has ended, lacks its key or is of elsewhere is an error."""
+        root, own = self.load_certificates(authority, path)
+        try:
+            own.verify_directly_issued_by(root)
+        except (crypto("exceptions").InvalidSignature, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
+            ) from error
+        self.check_key(path.with_suffix(".key"), own.public_key(), fits=path.name)
+        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+
     def load_certificates(self, *paths: Path) -> list[Any]:
         """Certificates from PEM files."""
         try:
@@ -156,47 +147,47 @@ class PartyKit:
         except (OSError, ValueError) as error:
             raise FileError(f"a certificate of {self.folder} cannot be read: {error}; ask for the kit again") from error
 
-    def check_issued(self, root: Any, own: Any, path: Path) -> None:
-        """A certificate must be of this federation's authority."""
-        try:
-            own.verify_directly_issued_by(root)
-        except (crypto("exceptions").InvalidSignature, TypeError, ValueError) as error:
-            raise InputError(
-                f"{path.name} of {self.folder} was not issued by this federation's authority; ask for the kit again"
-            ) from error
+
+K = TypeVar("K", bound=PartyKit)
 
 
-def engine_of(folder: str | Path) -> str:
-    """The engine a kit was made for; that of kits that do not say so is FLARE."""
+def read_kit(folder: str | Path | PartyKit, kind: str, *engines: type[K]) -> K:
+    """Read a kit that must be of that kind, "site" or "coordinator", and made for one of these engines."""
+    path = (folder.folder if isinstance(folder, PartyKit) else Path(folder)).absolute()
     try:
-        facts = json.loads((Path(folder) / KIT).read_text())
-        return str(facts.get("engine", "nvflare"))
-    except (OSError, ValueError, AttributeError) as error:
+        facts = json.loads((path / KIT).read_text())
+        written = int(facts.pop("format", 1))
+        party, features = facts.pop("party"), facts.pop("features")
+        features = features if isinstance(features, int) else tuple(features)
+        federation = Federation(**facts | {"sites": tuple(facts["sites"]), "features": features})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise FileError(f"{folder} is not a kit made by eigenpact federation init: {error}; check the path to the kit") from error
+    found = "coordinator" if party == "coordinator" else "site"
+    if found != kind:
+        raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
+    made_for = next((kit for kit in engines if kit.engine == federation.engine), None)
+    if made_for is None:
+        wanted = " or ".join(repr(kit.engine) for kit in engines)
+        raise InputError(f"{folder} is a kit for engine {federation.engine!r}; give one that was made for {wanted}")
+    if not made_for.oldest <= written <= FORMAT:
+        raise InputError(
+            f"{folder} is a kit of format {written}, and this eigenpact reads {made_for.oldest} to {FORMAT}: files of others "
+            "name parts of eigenpact that have moved; let the coordinator make new kits with eigenpact federation init"
+        )
+    return made_for(path, party, federation)
 
 
 def describe_kit(kit: Path, party: str, federation: Federation) -> None:
     """Write whose kit it is, and make it the owner's alone."""
     facts = {"format": FORMAT, "party": party} | {key: getattr(federation, key) for key in federation.__dataclass_fields__}
     kit.chmod(stat.S_IRWXU)
-    write_json(kit / KIT, facts)
+    write_private_json(kit / KIT, facts)
 
 
 def check_new_folder(folder: Path) -> None:
     """Kits are made in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file that its owner alone can read."""
-    write_private(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone can read."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
 
 
 def crypto(module: str) -> Any:

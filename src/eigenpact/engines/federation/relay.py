@@ -1,8 +1,7 @@
-"""What engines between institutions share at the coordinator: a relay carries bytes, the driver runs where ``fit`` was called.
+"""The way from the driver to the sites, at the coordinator: a relay passes bytes on.
 
 FLARE's server, or Flower's SuperLink, starts a process of its own for every run.  It connects back to the process that called
-``fit``, over a Unix socket in a folder of the owner's, with a key.  The relay looks at no message and keeps none.  So timeouts
-are the driver's own: a site that is dead or silent is waited for once and then left out.
+``fit``, over a Unix socket in a folder of the owner's, with a key.  The relay looks at no message and keeps none.
 """
 
 from __future__ import annotations
@@ -12,15 +11,14 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection as Pipe
 from multiprocessing.connection import Listener
 from pathlib import Path
-from typing import Any
 
-from ...errors import InputError, ProgramError, SiteError
-from ...runtime import Costs, Job, MailConnection, Outcome, Plan, Post, Request, Response, Summation
+from ...errors import SiteError
+from ...storage import write_private
 
 REPLY, GONE = b"r", b"g"
 """First byte of what comes back: a site's reply, or why there is none."""
@@ -29,89 +27,6 @@ STILL = 1.0
 """Seconds between two looks at a job that is starting or ending."""
 
 log = logging.getLogger("eigenpact.coordinator")
-
-
-class OpenFederation:
-    """An engine whose sites can be called; made by an engine's ``open``.
-
-    Parameters
-    ----------
-    post : Post
-        Carries messages to the sites and back.
-    sites : tuple of str
-        Sites that are to take part.
-    features : tuple of str, int or None
-        The agreed columns in order, or their number; None if they are not known.
-    costs : Costs
-    min_sites : int
-        A run goes on only with this many sites.
-    round_timeout : float
-        Seconds a site may take to answer before the run goes on without it.
-    names : pair of str
-        For errors: the engine's name, and what carries its messages.
-    """
-
-    spread = False
-
-    def __init__(
-        self,
-        post: Post,
-        sites: tuple[str, ...],
-        features: tuple[str, ...] | int | None,
-        *,
-        costs: Costs,
-        min_sites: int,
-        round_timeout: float,
-        names: tuple[str, str],
-    ) -> None:
-        self.costs = costs
-        self.min_sites = min_sites
-        self._post = post
-        self._sites = sites
-        self._features = features
-        self._round_timeout = round_timeout
-        self._name, self._carrier = names
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> OpenFederation:  # scikit-learn clones by copying; a connection is shared
-        return self
-
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
-        """Run the job here, with the sites as they are."""
-        if graph is not None:
-            raise ProgramError(
-                f"graph programs do not run on {self._carrier}, whose sites do not reach each other; use engine='inprocess'"
-            )
-        if summation is not None:
-            raise ProgramError("sites between institutions encode sums by their own policy; leave summation out")
-        if sites:
-            raise InputError(f"with engine {self._name!r} the rows lie at the sites; call fit() without data")
-        options: dict[str, Any] = {"round_timeout": self._round_timeout, "announces": True, "features": self._features}
-        return job(LoggedConnection(self._post, self._sites, **options))
-
-
-class LoggedConnection(MailConnection):
-    """Writes to the coordinator's log what sites refuse."""
-
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        """Tell every site what the run is about to do; give why for each that takes no part."""
-        absent = super().announce(run, plan)
-        for name, reason in sorted(absent.items()):
-            log.warning("site %s takes no part in run %s: %s", name, run, reason)
-        return absent
-
-    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
-        """Send a request; yield the replies in sorted site order."""
-        for response in super().call(request, after):
-            if response.error or response.lost:
-                log.warning("site %s, %s: %s", response.site, request.function, response.error or response.reason)
-            yield response
 
 
 class RelayPost:
@@ -148,11 +63,6 @@ class RelayPost:
             raise _relay_gone()
         return came
 
-    def close(self) -> None:
-        """Tell the relay that the run is over; it would see only the end of this process otherwise."""
-        with suppress(OSError):
-            self._pipe.send_bytes(frame("", b""))
-
     def _read(self) -> None:
         try:
             while True:
@@ -164,12 +74,17 @@ class RelayPost:
             self._arrived.put(None)
 
 
+def hang_up(pipe: Pipe) -> None:
+    """Tell the relay that the run is over; it would see only the end of this process otherwise."""
+    with suppress(OSError):  # the relay has ended
+        pipe.send_bytes(frame("", b""))
+
+
 @contextmanager
 def meeting_point(folder: Path) -> Iterator[tuple[Listener, dict[str, str]]]:
     """Where a relay can connect, and what it must be told: the socket's address and the file with the key."""
     key = os.urandom(32)
-    (folder / "key").touch(0o600)
-    (folder / "key").write_bytes(key)
+    write_private(folder / "key", key)
     address = str(folder / "relay")
     with Listener(address, "AF_UNIX", authkey=key) as listener:
         yield listener, {"address": address, "key": str(folder / "key")}

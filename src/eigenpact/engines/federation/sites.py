@@ -1,4 +1,4 @@
-"""A site between institutions, whatever carries its messages: what its owner says of it, and the end that answers.
+"""A site between institutions, whatever the engine: what its owner says of it, and the end that answers.
 
 What a site works on is said by its owner alone, in a file that ``eigenpact site start`` or ``eigenpact site describe`` writes.
 Nothing of it comes from the coordinator.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...runtime import Gate, Policy, Request, Response, SiteEndpoint, SiteLedger, SiteServer
+from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
+from ...storage import write_private_json, writing
 
 log = logging.getLogger("eigenpact.site")
 
@@ -61,6 +62,11 @@ class SiteFacts:
         except (KeyError, TypeError) as error:
             raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {error}; {use}") from error
 
+    def write(self, path: Path) -> None:
+        """For the site's processes, and for its owner alone."""
+        with writing(path, "it must be in a folder of your own"):
+            write_private_json(path, asdict(self))
+
     @property
     def max_seconds(self) -> float:
         """Seconds that one request may be computed here."""
@@ -100,17 +106,11 @@ class Unable(SiteServer):
         told = "this site's table or policy cannot be used; its own log says why"
         self._error = error if isinstance(error, PolicyError) else SiteError(told)
 
-    def position(self, run: str, epoch: int) -> int:  # noqa: ARG002
-        """Not known."""
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        """Nothing is known of runs, admitted or executed."""
         raise self._error
 
-    def admit(self, run: str, plan: Any) -> None:  # noqa: ARG002
-        """Nothing is admitted."""
-        raise self._error
-
-    def execute(self, request: Request, after: int) -> Response:  # noqa: ARG002
-        """Nothing is executed."""
-        raise self._error
+    position = admit = execute = _refuse
 
     def remember(self) -> bytes:
         """Nothing."""

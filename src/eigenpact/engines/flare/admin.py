@@ -9,37 +9,30 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sys
 import time
 from typing import Any
 
-from nvflare.fuel.flare_api.api_spec import (
-    AuthenticationError,
-    AuthorizationError,
-    CommandError,
-    InternalError,
-    InvalidJobDefinition,
-    JobNotFound,
-    JobNotRunning,
-    NoConnection,
-    NoReply,
-    SessionClosed,
-)
+from nvflare.fuel.flare_api import api_spec as api
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from .kits import ADMIN, Kit
+from .kits import ADMIN
 
 CONNECT_WITHIN = 10.0
 LOOK_EVERY = 0.25
-REFUSALS = (AuthenticationError, AuthorizationError, CommandError, InternalError, InvalidJobDefinition, JobNotFound, NoReply)
+REFUSALS = (
+    api.AuthenticationError, api.AuthorizationError, api.CommandError, api.InternalError, api.InvalidJobDefinition,
+    api.JobNotFound, api.NoReply,
+)  # fmt: skip
 OVER = ("FINISHED", "FAILED", "ABANDONED")
 
 
 class Administrator:
     """Carries out commands on the server of a coordinator's kit."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, kit: str) -> None:
+        self._folder = os.path.join(kit, "admin")
         self._job = ""
         self._session: Session | None = None
 
@@ -50,7 +43,7 @@ class Administrator:
             self._session = None
         try:
             return {"value": getattr(self, f"_{command}")(self._connected(), rest)}
-        except (NoConnection, SessionClosed) as error:
+        except (api.NoConnection, api.SessionClosed) as error:
             return {"error": "connection", "detail": str(error)}
         except REFUSALS as error:
             return {"error": "refused", "detail": str(error) or type(error).__name__}
@@ -62,7 +55,7 @@ class Administrator:
 
     def _connected(self) -> Session:
         if self._session is None:
-            self._session = new_secure_session(ADMIN, str(self._kit.folder / "admin"), timeout=CONNECT_WITHIN)
+            self._session = new_secure_session(ADMIN, self._folder, timeout=CONNECT_WITHIN)
         return self._session
 
     def _clients(self, session: Session, _: str) -> list[str]:
@@ -75,7 +68,7 @@ class Administrator:
 
     def _abort(self, session: Session, job: str) -> bool:
         """End a job of an earlier try; false if it is over, died with its server, or is not known."""
-        with contextlib.suppress(JobNotFound, JobNotRunning, InternalError):
+        with contextlib.suppress(api.JobNotFound, api.JobNotRunning, api.InternalError):
             if not self._over(session, job):
                 session.abort_job(job)
                 return True
@@ -103,7 +96,7 @@ def main() -> None:
     """Answer commands until the input ends; standard output is for answers alone."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
     answers, sys.stdout = sys.stdout, sys.stderr
-    administrator = Administrator(Kit.read(sys.argv[1], "coordinator"))
+    administrator = Administrator(sys.argv[1])
     for line in sys.stdin:
         answers.write(json.dumps(administrator.answer(line)) + "\n")
         answers.flush()

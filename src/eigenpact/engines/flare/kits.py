@@ -7,7 +7,6 @@ keep what FLARE stores inside the kit.
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import stat
@@ -17,8 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, InputError, MissingExtraError
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit, write_json
+from ...errors import InputError
+from ...storage import write_private_json, writing
+from ..extras import bring
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
@@ -71,10 +72,7 @@ class Kit(PartyKit):
 
     def expires(self) -> datetime:
         """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
-        root, own = self.load_certificates(self.workspace / "startup" / "rootCA.pem", self.certificate)
-        self.check_issued(root, own, self.certificate)
-        self.check_key(self.certificate.with_suffix(".key"), own.public_key(), fits=self.certificate.name)
-        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+        return self.check_certificate(self.certificate.with_name("rootCA.pem"), self.certificate)
 
     def command(self) -> list[str]:
         """What starts FLARE for this kit, wherever the kit lies now."""
@@ -94,14 +92,14 @@ class Kit(PartyKit):
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")
         manager["args"]["uri_root"] = str(self.workspace / "jobs")
-        write_json(path, resources)
+        write_private_json(path, resources)
 
 
 def make_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
     check_new_folder(folder)
     work = folder / "authority"
-    try:
+    with writing(folder, "choose another folder"):
         work.mkdir(parents=True, mode=0o700)
         made = _provision(federation, work)
         _adopt_kit(made / federation.host, folder / "coordinator" / "server")
@@ -113,21 +111,14 @@ def make_kits(federation: Federation, folder: Path) -> None:
         _configure_server(folder / "coordinator" / "server")
         describe_kit(folder / "coordinator", "coordinator", federation)
         shutil.rmtree(made)
-    except OSError as error:
-        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
 
 
 def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Configurations of the coordinator's and the sites' part of a job, by file name."""
+    controlled = {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100}
     server = {
         "format_version": 2,
-        "workflows": [
-            {
-                "id": "controller",
-                "path": CONTROLLER_CLASS,
-                "args": {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100},
-            }
-        ],
+        "workflows": [{"id": "controller", "path": CONTROLLER_CLASS, "args": controlled}],
         "components": [{"id": "relay", "path": RELAY_CLASS, "args": dict(relay)}],
         "task_data_filters": [],
         "task_result_filters": [],
@@ -147,13 +138,13 @@ def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping
     configs = job_config(relay)
     for app, file in (("coordinator", "config_fed_server.json"), ("site", "config_fed_client.json")):
         (folder / app / "config").mkdir(parents=True)
-        write_json(folder / app / "config" / file, configs[file])
-    write_json(folder / "meta.json", meta)
+        write_private_json(folder / app / "config" / file, configs[file])
+    write_private_json(folder / "meta.json", meta)
 
 
 def _provision(federation: Federation, work: Path) -> Path:
     """Let FLARE make certificates and start-up files; return the folder with one folder for each party."""
-    entity = flare("nvflare.lighter.entity")
+    entity = bring("nvflare", "nvflare.lighter.entity")
     project = entity.Project(federation.name, "eigenpact federation")
     ports = {"fed_learn_port": federation.port, "admin_port": federation.port}
     project.set_server(federation.host, "eigenpact", ports)
@@ -161,13 +152,13 @@ def _provision(federation: Federation, work: Path) -> Path:
         project.add_client(site, "eigenpact", {"allow_log_streaming": False})
     project.add_admin(ADMIN, "eigenpact", {"role": "project_admin"})
     builders = [
-        flare("nvflare.lighter.impl.workspace").WorkspaceBuilder(),
-        flare("nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
-        flare("nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
-        flare("nvflare.lighter.impl.signature").SignatureBuilder(),
+        bring("nvflare", "nvflare.lighter.impl.workspace").WorkspaceBuilder(),
+        bring("nvflare", "nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
+        bring("nvflare", "nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
+        bring("nvflare", "nvflare.lighter.impl.signature").SignatureBuilder(),
     ]
     log = _Quiet()
-    context = flare("nvflare.lighter.provisioner").Provisioner(str(work), builders).provision(project, logger=log)
+    context = bring("nvflare", "nvflare.lighter.provisioner").Provisioner(str(work), builders).provision(project, logger=log)
     if context.get("build_error") or log.errors:
         raise InputError(f"FLARE could not make the kits: {'; '.join(log.errors) or 'no reason was given'}")
     return Path(context["current_prod_dir"])
@@ -211,10 +202,10 @@ def _configure_site(kit: Path) -> None:
         _component("app_deployer", DEPLOYER_CLASS),
         _component("process_launcher", LAUNCHER_CLASS),
     ]  # fmt: skip
-    write_json(local / "resources.json", resources)
-    write_json(local / "comm_config.json", COMMUNICATION)
-    write_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
-    write_json(local / "log_config.json", _log_config())
+    write_private_json(local / "resources.json", resources)
+    write_private_json(local / "comm_config.json", COMMUNICATION)
+    write_private_json(local / "authorization.json", _permissions({"submit_job": "any", "manage_job": "any", "view": "any"}))
+    write_private_json(local / "log_config.json", _log_config())
 
 
 def _configure_server(kit: Path) -> None:
@@ -224,11 +215,11 @@ def _configure_server(kit: Path) -> None:
     resources["servers"][0]["heart_beat_timeout"] = HEARTBEAT_TIMEOUT
     resources["class_list_enforcement_mode"] = "enforce"
     resources["components"] = [part for part in resources["components"] if part["id"] != "log_receiver"]
-    write_json(local / "resources.json", resources)
-    write_json(local / "comm_config.json", COMMUNICATION)
+    write_private_json(local / "resources.json", resources)
+    write_private_json(local / "comm_config.json", COMMUNICATION)
     rights = ("submit_job", "manage_job", "view", "operate", "download_job")
-    write_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
-    write_json(local / "log_config.json", _log_config())
+    write_private_json(local / "authorization.json", _permissions(dict.fromkeys(rights, "any")))
+    write_private_json(local / "log_config.json", _log_config())
 
 
 def _component(id_: str, path: str) -> dict[str, Any]:
@@ -260,11 +251,3 @@ def _log_config() -> dict[str, Any]:
             "nvflare.collab": {"level": "WARNING"},  # else several lines a message
         },
     }
-
-
-def flare(module: str) -> Any:
-    """A module of NVIDIA FLARE."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'nvflare' needs NVIDIA FLARE ({error}): pip install 'eigenpact[nvflare]'") from error

@@ -1,6 +1,6 @@
 """FLARE's server or client for a kit, with refused certificates written to the log, and BLAS with one thread.
 
-Run as ``python -m eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE's transport does not tell
+Run as ``python -m eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE does not tell
 when a handshake fails, so that a site with a wrong certificate would look, at both ends, as if it had never come.
 
 Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does.  That is said before their processes begin: a second thread
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError
+from ..blas import ONE_THREAD
 from .kits import Kit
 
 MODULES = {
@@ -28,7 +29,6 @@ MODULES = {
     "client": "nvflare.private.fed.app.client.client_train",
 }
 NAMES = {"server": "eigenpact.coordinator", "client": "eigenpact.site"}
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 AGAIN = 10.0
 """Seconds in which the same reason, from the same address, is written once: who is refused tries again and again."""

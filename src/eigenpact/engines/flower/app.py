@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import FileError
+from ...storage import writing
 
 SERVER_APP = "eigenpact.cli.flower_server:server"
 CLIENT_APP = "eigenpact.engines.flower.site:client"
@@ -58,8 +59,6 @@ clientapp = "{CLIENT_APP}"
 
 [tool.flwr.app.config]
 {lines}"""
-    try:
+    with writing(folder, "choose another folder"):
         folder.mkdir(parents=True)
         (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{folder} cannot be written: {error.strerror}; choose another folder") from error

@@ -1,8 +1,8 @@
 """Sites in other institutions, over Flower: a SuperLink with TLS at the coordinator, a SuperNode with its own key at each site.
 
-Flower starts a process at the site for every message (``flower_site.py``), and looks for messages every three seconds; a round
+Flower starts a process at the site for every message (``site.py``), and looks for messages every three seconds; a round
 takes five to eight seconds, whatever is computed.  So ``solver="auto"`` takes few rounds.  The driver runs in the process that
-called ``fit``; Flower's ServerApp passes its bytes on (``flower_grid.py``).  With a SuperLink of one's own, ``flwr run`` starts
+called ``fit``; Flower's ServerApp passes its bytes on (``grid.py``).  With a SuperLink of one's own, ``flwr run`` starts
 the same solvers inside the ServerApp (``cli/flower_server.py``).
 """
 
@@ -18,23 +18,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, SiteError, TooFewSitesError
-from ...runtime import Costs, Job, Outcome, Summation
-from ..federation.kits import write_json
-from ..federation.relay import STILL, OpenFederation, RelayPost, accept, frame, meeting_point, unframe
+from ...errors import SiteError
+from ...runtime import Costs
+from ...storage import write_private_json
+from ..extras import bring
+from ..federation.engine import FederationEngine
+from ..federation.relay import STILL, accept, frame, hang_up, meeting_point, unframe
 from .app import write_app
-from .kits import CONNECTION, HERE, FlowerKit, flower, program
+from .kits import CONNECTION, HERE, FlowerKit, program
 
 UP_WITHIN = 60.0
 """Seconds until the SuperLink must answer."""
-
-ALL_WITHIN = 15.0
-"""Seconds that sites are waited for when ``min_sites`` are connected already."""
 
 COMMAND_WITHIN = 60.0
 """Seconds that a command of Flower's may take."""
@@ -50,7 +49,7 @@ COSTS = Costs(latency=7.0, bandwidth=1e7, flops=2e10)
 
 
 @dataclass(frozen=True)
-class Flower:
+class Flower(FederationEngine):
     """Run between institutions, with sites started by ``eigenpact site start``.
 
     Parameters
@@ -70,52 +69,17 @@ class Flower:
     For several fits, ``with engine.open() as connected:`` keeps one Flower run.
     """
 
-    kit: str | Path
-    _: KW_ONLY
-    sites: tuple[str, ...] | None = None
-    min_sites: int = 0
-    round_timeout: float = 60.0
-    start_timeout: float = 120.0
-
-    spread = False
+    kits = FlowerKit
     costs = COSTS
 
-    def __post_init__(self) -> None:
-        for name in ("round_timeout", "start_timeout"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name}={getattr(self, name)!r} must be a number of seconds > 0")
-        wanted, least = FlowerKit.read(self.kit, "coordinator").federation.taking_part(self.sites, self.min_sites)
-        object.__setattr__(self, "sites", wanted)
-        object.__setattr__(self, "min_sites", least)
-
     @contextmanager
-    def open(self) -> Iterator[OpenFederation]:
-        """Start a Flower run; an engine for any number of fits while the context lasts."""
-        flower("flwr")
-        kit = FlowerKit.read(self.kit, "coordinator")
-        assert self.sites is not None
-        with serving(kit), _run(kit, self) as pipe:
-            yield OpenFederation(
-                RelayPost(pipe, _connected(pipe, registered_nodes(kit), self.sites, self)),
-                self.sites,
-                kit.federation.features,
-                costs=self.costs,
-                min_sites=self.min_sites,
-                round_timeout=self.round_timeout,
-                names=("flower", "Flower"),
-            )
-
-    def execute(
-        self,
-        sites: Mapping[str, Any],
-        job: Job,
-        *,
-        graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
-    ) -> Outcome:
-        """Start a Flower run, run the job here, and end it."""
-        with self.open() as connected:
-            return connected.execute(sites, job, graph=graph, summation=summation)
+    def _job(self) -> Iterator[tuple[Pipe, tuple[str, ...]]]:
+        """Start a Flower run and wait for its relay, and for the sites; end the run in the end."""
+        bring("flower", "flwr")
+        kit: FlowerKit = self.owned
+        with serving(kit), _run(kit, self.start_timeout) as pipe:
+            nodes, deadline = registered_nodes(kit), time.monotonic() + self.start_timeout
+            yield pipe, self._wait_for_sites(lambda: _connected(pipe, nodes, deadline, self.start_timeout))
 
 
 def listens(host: str, port: int) -> bool:
@@ -123,6 +87,13 @@ def listens(host: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((host, port)) == 0
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HERE, 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -178,16 +149,14 @@ def _register_keys(kit: FlowerKit) -> None:
     kit.workspace.mkdir(mode=0o700, exist_ok=True)
     for path in (kit.workspace / REGISTERED, *kit.workspace.glob("superlink.db*")):
         path.unlink(missing_ok=True)
-    with socket.socket() as probe:
-        probe.bind((HERE, 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     kit.configure(f"{HERE}:{port}")
     done = {}
     with _superlink(kit, port):
         for site, key in _keys(kit).items():
             told = ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
             done[site] = {"key": key, "node": int(told["node-id"])}
-    write_json(kit.workspace / REGISTERED, done)
+    write_private_json(kit.workspace / REGISTERED, done)
 
 
 def registered_nodes(kit: FlowerKit) -> dict[str, int]:
@@ -240,7 +209,7 @@ def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
+def _run(kit: FlowerKit, timeout: float) -> Iterator[Pipe]:
     """Submit a Flower run and wait for its relay; stop the run in the end."""
     with tempfile.TemporaryDirectory(prefix="eigenpact-") as name, meeting_point(Path(name)) as (listener, relay):
         app = Path(name) / "eigenpact-app"
@@ -249,16 +218,15 @@ def _run(kit: FlowerKit, engine: Flower) -> Iterator[Pipe]:
         run = str(ask(kit, "run", str(app), CONNECTION, "--run-config", told).get("run-id", ""))
         began = False
         try:
-            pipe = accept(listener, engine.start_timeout, lambda: None)
+            pipe = accept(listener, timeout, lambda: None)
             if pipe is None:
-                raise SiteError(f"Flower did not start the run within {engine.start_timeout:g} s; see {kit.log}")
+                raise SiteError(f"Flower did not start the run within {timeout:g} s; see {kit.log}")
             began = True
             process = _other_end(pipe)
             try:
                 yield pipe
             finally:
-                with suppress(OSError):  # the relay has ended
-                    pipe.send_bytes(frame("", b""))
+                hang_up(pipe)
                 _await_end(*process)
                 pipe.close()
         finally:
@@ -296,25 +264,13 @@ def _began(process: int) -> str:
     return "" if facts[0] in "ZX" else facts[19]
 
 
-def _connected(pipe: Pipe, nodes: Mapping[str, int], sites: tuple[str, ...], engine: Flower) -> tuple[str, ...]:
-    """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
-    begin = time.monotonic()
-    while True:
-        try:
-            pipe.send_bytes(frame("", json.dumps(nodes).encode()))
-            if not pipe.poll(max(STILL, begin + engine.start_timeout - time.monotonic())):
-                raise SiteError(f"Flower's run does not answer within {engine.start_timeout:g} s; see log.txt in the kit")
-            told = json.loads(unframe(pipe.recv_bytes())[1])
-        except (EOFError, OSError) as error:
-            raise SiteError("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
-        found = tuple(name for name in sites if name in told)
-        waited = time.monotonic() - begin
-        if found == sites or (len(found) >= engine.min_sites and waited > ALL_WITHIN):
-            return found
-        if waited > engine.start_timeout:
-            missing = ", ".join(name for name in sites if name not in found)
-            raise TooFewSitesError(
-                f"not connected within {engine.start_timeout:g} s: {missing}; min_sites is {engine.min_sites}: "
-                "have them run eigenpact site start, each with the kit it was given, or lower min_sites"
-            )
-        time.sleep(STILL)
+def _connected(pipe: Pipe, nodes: Mapping[str, int], deadline: float, timeout: float) -> list[str]:
+    """Ask the relay which of the nodes are connected."""
+    try:
+        pipe.send_bytes(frame("", json.dumps(nodes).encode()))
+        if not pipe.poll(max(STILL, deadline - time.monotonic())):
+            raise SiteError(f"Flower's run does not answer within {timeout:g} s; see log.txt in the kit")
+        told: list[str] = json.loads(unframe(pipe.recv_bytes())[1])
+    except (EOFError, OSError) as error:
+        raise SiteError("Flower's run has ended before it began; see log.txt in the coordinator's kit") from error
+    return told

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,16 @@ LIVES = 3600.0
 KIND = "eigenpact bytes"
 
 log = logging.getLogger("eigenpact.coordinator")
+
+
+def log_to_console(text: str) -> None:
+    """Print what eigenpact logs in this process of Flower's, in this format."""
+    root = logging.getLogger("eigenpact")
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stdout)
+        handler.setFormatter(logging.Formatter(text, "%H:%M:%S"))
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)
 
 
 def letter(data: bytes) -> RecordDict:

@@ -10,7 +10,6 @@ knows the public ones and takes no other node.  Telemetry, update checks and the
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 import json
 import os
@@ -20,17 +19,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError, MissingExtraError
-from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit, write_private
+from ...errors import FileError
+from ...storage import write_private, writing
+from ..blas import ONE_THREAD
+from ..extras import bring, missing
+from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit
 
 CONNECTION = "eigenpact"
 """Name of the SuperLink in the configuration of Flower's command line."""
 
 SITE_KEY = "eigenpact-site"
 """Key of a node's configuration that names the file with what its owner says of the site."""
-
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does."""
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """No telemetry, no update check."""
@@ -90,11 +89,7 @@ class FlowerKit(PartyKit):
             (root,) = self.load_certificates(self.folder / "ca.crt")
             self.check_key(self.folder / "site.key", self._public_key(), "load_ssh_private_key", "site.pub")
             return self.check_dates(root.not_valid_before_utc, root.not_valid_after_utc)
-        path = self.folder / "server.crt"
-        root, own = self.load_certificates(self.folder / "ca.crt", path)
-        self.check_issued(root, own, path)
-        self.check_key(self.folder / "server.key", own.public_key(), fits=path.name)
-        return self.check_dates(own.not_valid_before_utc, min(root.not_valid_after_utc, own.not_valid_after_utc))
+        return self.check_certificate(self.folder / "ca.crt", self.folder / "server.crt")
 
     def environment(self) -> dict[str, str]:
         """What Flower's programs are started with; they find each other by name."""
@@ -147,9 +142,9 @@ def node_config(facts: Mapping[str, str]) -> str:
 
 def make_flower_kits(federation: Federation, folder: Path) -> None:
     """Make the kits of all parties in a new folder: one for each site, "coordinator", and "authority" with the root key."""
-    flower("flwr")
+    bring("flower", "flwr")
     check_new_folder(folder)
-    try:
+    with writing(folder, "choose another folder"):
         for party in ("authority", "coordinator", *federation.sites):
             (folder / party).mkdir(parents=True, mode=0o700)
         root = _certify(federation, folder / "authority", folder / "coordinator")
@@ -160,8 +155,6 @@ def make_flower_kits(federation: Federation, folder: Path) -> None:
         for site in federation.sites:
             public = _make_site_key(folder / site)
             (folder / "coordinator" / "keys" / f"{site}.pub").write_bytes(public)
-    except OSError as error:
-        raise FileError(f"kits cannot be written to {folder}: {error.strerror or error}; choose another folder") from error
 
 
 def _make_site_key(kit: Path) -> bytes:
@@ -226,13 +219,5 @@ def program(name: str) -> str:
     """One of Flower's programs, of this environment."""
     path = Path(sys.executable).parent / name
     if not path.exists():
-        raise MissingExtraError(f"engine 'flower' needs Flower ({name} is not installed): pip install 'eigenpact[flower]'")
+        raise missing("flower", f"{name} is not installed")
     return str(path)
-
-
-def flower(module: str) -> Any:
-    """A module of Flower."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"engine 'flower' needs Flower ({error}): pip install 'eigenpact[flower]'") from error

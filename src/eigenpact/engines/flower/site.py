@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import sys
 import threading
 
 from flwr.app import ConfigRecord, Context, Error, Message
@@ -21,7 +20,7 @@ from ...runtime.mail import CHECKSUM, PREFIX
 from ...runtime.site_ledger import shortened
 from ..blas import limited_blas
 from ..federation.sites import SiteFacts
-from .grid import letter, text_of
+from .grid import letter, log_to_console, text_of
 from .kits import SITE_KEY
 
 MEMORY = "eigenpact"
@@ -38,7 +37,7 @@ client = ClientApp()
 @client.query()
 def answer(message: Message, context: Context) -> Message:
     """Answer one message of the coordinator; why one cannot be answered is for the site's own console."""
-    _log_to_console()
+    log_to_console("%(asctime)s eigenpact: %(message)s")
     try:
         facts = SiteFacts.read(str(context.node_config.get(SITE_KEY, "")), f"{SITE_KEY} in the node's configuration")
         data = text_of(message.content)
@@ -84,12 +83,3 @@ def _note_timeout(facts: SiteFacts, data: bytes) -> str:
     except EigenpactError as error:
         log.error("that could not be written to the ledger: %s", error)
     return reason
-
-
-def _log_to_console() -> None:
-    root = logging.getLogger("eigenpact")
-    if not root.handlers:
-        handler = logging.StreamHandler(sys.stdout)
-        handler.setFormatter(logging.Formatter("%(asctime)s eigenpact: %(message)s", "%H:%M:%S"))
-        root.addHandler(handler)
-        root.setLevel(logging.INFO)

@@ -1,0 +1,41 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Center(StrEnum):
+    """What is subtracted from the rows."""
+
+    pooled = "pooled"
+    site = "site"
+    none = "none"
+
+
+class Scale(StrEnum):
+    """What the columns are divided by."""
+
+    none = "none"
+    pooled = "pooled"
+
+
+Files = Annotated[list[str], typer.Argument()]
+CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
+ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
+Data = Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")]
+Scores = Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")]
+
+
+def preprocessing(center: str, scale: str) -> dict[str, Any]:
+    """The estimator's parameters for these options."""
+    return {"center": False if center == "none" else str(center), "scale": None if scale == "none" else str(scale)}

@@ -1,0 +1,77 @@
+"""From settings to a fitted and saved model: the one road of ``fit``, ``coordinator run`` and the Flower App's server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..estimators import FederatedPCA
+from ..estimators.model_files import check_model_target, save_model
+from ..report.watching import unwarned
+from . import tables
+from .consoles import stderr, stdout, tell
+from .options import preprocessing
+from .progress import shown_rounds
+from .site_files import parse_components
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was asked for, in the words of the command line."""
+
+    components: str
+    output: str
+    solver: str
+    center: str
+    scale: str
+    tol: float | None
+    max_rounds: int
+    seed: int
+    overwrite: bool
+
+    def estimator(self, **parameters: Any) -> FederatedPCA:
+        """The estimator; ``parameters`` go before what the settings say."""
+        said = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
+        chosen = said | preprocessing(self.center, self.scale) | parameters
+        return FederatedPCA(parse_components(self.components), **chosen)
+
+    def check_output(self) -> None:
+        """Refuse a folder that the model cannot be written to."""
+        check_model_target(self.output, overwrite=self.overwrite)
+
+
+def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True) -> list[str]:
+    """Fit and write the model; give what happened to sites.
+
+    ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names.  Of several
+    processes that fit together only the one that ``leads`` writes.
+    """
+    with unwarned():  # told with the result
+        pca.fit(X)
+    if not leads:
+        return []
+    if isinstance(features, tuple):
+        pca.feature_names_in_ = np.array(features, dtype=object)
+    save_model(pca, settings.output, overwrite=settings.overwrite)
+    noted = ("lost", "joined", "refused")
+    return [f"{message.sender} {message.note}" for message in pca.ledger_ if message.note.startswith(noted)]
+
+
+def run(
+    settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True, quiet: bool = False
+) -> int:
+    """As :func:`fit_and_save`, shown on the console; give the exit code: 0 converged, 1 not converged."""
+    with shown_rounds(stderr(), quiet=quiet or not leads) as callback:
+        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, leads=leads)
+    for note in happened:
+        tell(stderr(), note, "yellow")
+    if leads and not quiet:
+        tables.report(pca, stdout())
+        shown = os.path.relpath(settings.output)
+        tell(stdout(), f"The model, with the ledger, is in {settings.output if shown.startswith('..') else shown}")
+    if leads and not pca.converged_:
+        tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {settings.output} all the same", "yellow")
+    return 0 if pca.converged_ else 1
