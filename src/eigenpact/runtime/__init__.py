@@ -17,8 +17,8 @@ from .tapping import tapped
 
 __all__ = [
     "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Exchange",
-    "Gate", "Gather", "Graph", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max", "Message", "Outcome",
-    "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response", "RoundRecord", "Site",
+    "Gate", "Gather", "Graph", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max", "Message",
+    "Outcome", "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response", "RoundRecord", "Site",
     "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Summation", "find_local", "greeting", "local",
     "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
 ]  # fmt: skip
