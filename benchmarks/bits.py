@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ RECORD = "EIGENPACT_BITS_RECORD"
 """Environment variable: the file that answers are written to."""
 
 FILES = {
+    "graph": (),
     "inprocess": ("test_conformance.py",),
     "mpi": ("test_mpi.py",),
     "dask": ("test_dask.py",),
     "nvflare": ("test_flare.py", "test_nvflare.py"),  # which of the two depends on the commit
     "flower": ("test_flower.py",),
 }
+RING = {"a": ["b", "c"], "b": ["a", "d"], "c": ["a", "d"], "d": ["b", "c"]}
 CHOSEN = "conformance or same_bits"
 
 
@@ -60,8 +63,30 @@ def _write(answers: dict[str, Any]) -> None:
             file.write(json.dumps([test, label, answer], sort_keys=True) + "\n")
 
 
+def write_graphs(record: Path) -> None:
+    """The estimators on a graph, which the tests of engines do not have; in a process of its own, with either checkout."""
+    import numpy as np
+
+    import eigenpact as ep
+
+    rng = np.random.default_rng(0)
+    rows = {name: rng.normal(size=(20 + i, 12)) * np.linspace(3, 1, 12) for i, name in enumerate(RING)}
+    word = "solver" if "solver" in ep.GraphPCA().get_params() else "method"
+    solvers = ("projection-consensus", "random-features", "landmarks", "own", "neighbourhood", "central", "best-local")
+    shared = {"graph": RING, "random_state": 0, "max_iterations": 30}
+    models = {name: ep.GraphKernelPCA(2, landmarks=rng.normal(size=(15, 12)), **shared, **{word: name}) for name in solvers}
+    warnings.simplefilter("ignore")
+    with record.open("w") as file:
+        for name, model in ({"tracking": ep.GraphPCA(3, **shared)} | models).items():
+            pca = model.fit(rows)
+            scores = {node: pca.transform(rows[node], site=node).tobytes().hex() for node in rows}
+            ledger = [[m.function, m.sender, m.receiver, m.bytes] for m in pca.ledger_]
+            reason = pca.stop_reason_.replace("method=", "solver=")
+            file.write(json.dumps([name, "fitted", [scores, ledger, pca.n_rounds_, reason]]) + "\n")
+
+
 def answers_of(checkout: Path, engine: str, record: Path) -> list[str]:
-    """All answers of a checkout's tests of an engine, in their order: test, label, bits, ledger."""
+    """All answers of a checkout's tests of an engine, or of graphs, in their order: test, label, bits, ledger."""
     folder = checkout / "tests" / "engines"
     files = [str(folder / name) for name in FILES[engine] if (folder / name).exists()]
     environment = os.environ | {
@@ -70,6 +95,8 @@ def answers_of(checkout: Path, engine: str, record: Path) -> list[str]:
         RECORD: str(record),
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", Path(__file__).stem, "-k", CHOSEN, "-m", "not faults", *files]
+    if engine == "graph":
+        command = [sys.executable, "-c", f"import bits, pathlib; bits.write_graphs(pathlib.Path({str(record)!r}))"]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"the tests of {engine} fail in {checkout}:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")

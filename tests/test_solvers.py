@@ -16,8 +16,14 @@ def test_the_front_door_shows_what_users_need_and_nothing_else() -> None:
     modules = {"datasets", "engines", "errors", "metrics", "solvers"}
     assert set(dir(ep)) == estimators | modules | {"load_model", "save_model"}
     assert all(getattr(ep, name) is not None for name in dir(ep))
-    with pytest.raises(AttributeError, match=r"module 'eigenpact' has no attribute 'Krylov'; it has FederatedPCA, .*solvers"):
-        ep.Krylov  # noqa: B018
+    for name, advice in {
+        "Krylov": "there is eigenpact.solvers.Krylov",
+        "InputError": "there is eigenpact.errors.InputError",
+    }.items():
+        with pytest.raises(AttributeError, match=f"module 'eigenpact' has no attribute '{name}'; {advice}"):
+            getattr(ep, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'PCA'; it has FederatedPCA, .*solvers"):
+        ep.PCA  # noqa: B018
 
 
 def test_every_declared_solver_is_in_solvers() -> None:

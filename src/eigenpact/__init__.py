@@ -32,7 +32,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+        told = f"it has {', '.join(__all__)}"
+        if not name.startswith("_"):  # what Python itself looks for needs no advice, and must not import everything
+            places = (import_module(f"{__name__}.{place}") for place in ("errors", "solvers"))
+            told = next((f"there is {place.__name__}.{name}" for place in places if hasattr(place, name)), told)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {told}")
     if name in ("datasets", "engines", "errors", "solvers"):
         found = import_module(f"{__name__}.{name}")
     elif name == "metrics":

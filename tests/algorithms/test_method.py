@@ -16,6 +16,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact import algorithms
+from eigenpact.algorithms.consensus.krylov import Krylov
 from eigenpact.algorithms.families import FAMILIES
 from eigenpact.algorithms.method import Part, declaration_of, method
 from eigenpact.algorithms.products import scatter_action
@@ -24,7 +25,7 @@ from eigenpact.estimators import registry
 from eigenpact.estimators.choices import joint_solvers
 from eigenpact.estimators.plans import ESTIMATORS, functions_of, plan_of
 from eigenpact.estimators.registry import estimator_of, solvers_for
-from eigenpact.runtime import Collective, Gather, LocalFunction, Progress, Sum
+from eigenpact.runtime import At, Collective, Gather, LocalFunction, Progress, Sum
 
 SOLVERS = solvers_for(*ESTIMATORS)
 RING = {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b"]}
@@ -214,16 +215,87 @@ def test_what_is_not_declared_is_not_run() -> None:
 
 def test_a_package_that_is_broken_costs_its_own_solver_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is wrong with it: who asks for that solver is told, and all others are there as before."""
-    told = (("broken", ZeroDivisionError("at import")), ("nothing", 3), ("mine", ep.solvers.Krylov), ("forgetful", Forgetful))
+    hijacker = type("Hijacker", (Forgetful,), {"name": "gram"})
+    told = (
+        ("broken", ZeroDivisionError("at import")),
+        ("leaving", SystemExit(3)),
+        ("nothing", 3),
+        ("instance", Forgetful()),
+        ("mine", ep.solvers.Krylov),
+        ("hijacker", hijacker),
+        ("stray", method("consensus", estimator="FederatedPca")(type("Stray", (), {"name": "stray"}))),
+        ("forgetful", Forgetful),
+    )
     registry._found.cache_clear()
     monkeypatch.setattr(registry, "installed_solvers", lambda: told)
     try:
         assert set(solvers_for("FederatedPCA")) == {*joint_solvers(), "auto", "forgetful"}
         sites = {"a": np.diag([3.0, 2.0, 1.0]), "b": np.diag([3.0, 1.0, 1.0])}
-        reasons = {"broken": "ZeroDivisionError: at import", "nothing": "not declared", "mine": "'krylov' is taken"}
+        reasons = {
+            "broken": "ZeroDivisionError: at import",
+            "leaving": "SystemExit: 3",
+            "nothing": "3 is not a class",
+            "instance": "is not a class",
+            "mine": "'krylov' is taken",
+            "hijacker": "Hijacker is not declared to be a solver",
+            "stray": "is for FederatedPca; the estimators are FederatedPCA, ",
+        }
         for name, reason in reasons.items():
             with pytest.raises(InputError, match=f"solver='{name}' of an installed package cannot be used: .*{reason}"):
                 ep.FederatedPCA(1, solver=name).fit(sites)
+            with pytest.raises(InputError, match=f"unknown solver '{name}'; an installed package tells of it, but: .*{reason}"):
+                functions_of(name)
         assert ep.FederatedPCA(1, solver="krylov", center=False).fit(sites).solver_ == "krylov"
+        assert ep.solvers.Krylov is Krylov
+        assert not {"Hijacker", "Stray"} & set(dir(ep.solvers))
+    finally:
+        registry._found.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"family": "linear"}, "family 'linear' must be one of consensus, "), ({"role": "approx"}, "role 'approx' must be one of")],
+)
+def test_a_declaration_with_unknown_words_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        method(**{"family": "consensus"} | options)(type("Odd", (), {"name": "odd"}))
+
+
+def test_a_subclass_declares_itself() -> None:
+    """Else it would announce the plan, and the name, of the class above it."""
+    own = type("OwnKrylov", (Krylov,), {"name": "own-krylov"})
+    with pytest.raises(InputError, match="OwnKrylov is not declared to be a solver"):
+        ep.FederatedPCA(1, solver=own()).fit({"a": np.eye(3), "b": 2 * np.eye(3)})
+
+
+@method("consensus", {At: (scatter_action,)})
+class Asking:
+    """A solver that asks one site, and has no proxy."""
+
+    site: str
+
+    name = "asking"
+    default_angle = 1e-8
+
+    async def fit(self, setup: Any, start: Any = None, state: Any = None) -> Any:  # noqa: ARG002
+        await At(self.site, scatter_action, np.eye(setup.n_features, 1))
+        raise InterruptedError("asked")
+
+
+def test_what_is_declared_is_planned() -> None:
+    """Only the own site of solvers that have a proxy depends on whether there is one."""
+    assert "at" in plan_of(Asking("a"), 10, 1).kinds
+    assert "at" not in plan_of(Krylov(), 10, 1).kinds
+    assert "at" in plan_of(Krylov(proxy="a"), 10, 1).kinds
+    with pytest.raises(InterruptedError):
+        ep.FederatedPCA(1, solver=Asking("a")).fit({"a": np.eye(3), "b": 2 * np.eye(3)})
+
+
+def test_a_solver_that_needs_arguments_is_given_as_an_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry._found.cache_clear()
+    monkeypatch.setattr(registry, "installed_solvers", lambda: (("asking", Asking),))
+    try:
+        with pytest.raises(InputError, match=r"solver='asking' has parameters without a default .*site.*; pass an instance"):
+            ep.FederatedPCA(1, solver="asking").fit({"a": np.eye(3), "b": 2 * np.eye(3)})
     finally:
         registry._found.cache_clear()

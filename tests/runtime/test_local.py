@@ -162,15 +162,17 @@ def test_a_name_that_is_none_is_refused(name):
 
 
 def test_two_functions_of_one_name_are_refused():
-    def of(module):
-        body = FunctionType(_step.__code__, {**globals(), "__name__": module}, "step")
-        body.__module__, body.__qualname__ = module, "step"
+    def of(module, name="step"):
+        body = FunctionType(_step.__code__, {**globals(), "__name__": module}, name)
+        body.__module__, body.__qualname__ = module, name
         return body
 
     local(name="elsewhere:same")(of("first"))
     local(name="elsewhere:same")(of("first"))  # a module that is loaded anew
-    with pytest.raises(WireError, match="declared in first and in second; give one another name"):
+    with pytest.raises(WireError, match="declared by step of first and by step of second; give one another name"):
         local(name="elsewhere:same")(of("second"))
+    with pytest.raises(WireError, match="declared by step of first and by other of first; give one another name"):
+        local(name="elsewhere:same")(of("first", "other"))
 
 
 def _step(site):

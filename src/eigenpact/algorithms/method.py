@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 
 from ..errors import InputError
 from ..runtime import Collective, LocalFunction
@@ -116,6 +116,9 @@ def method(
         name = getattr(solver, "name", None)
         if not isinstance(name, str) or not name:
             raise InputError(f"{solver.__name__} must have a name, as in name = 'my-solver': users and policies write it")
+        for what, value, allowed in (("family", family, get_args(FamilyName)), ("role", role, get_args(Role))):
+            if value not in allowed:
+                raise InputError(f"{solver.__name__}: {what} {value!r} must be one of {', '.join(allowed)}")
         if "__dataclass_params__" not in vars(solver):
             dataclass(frozen=True, eq=False)(solver)
         own = Part(name, dict(uses or {}), remark)
@@ -127,10 +130,10 @@ def method(
 
 
 def declaration_of(solver: Any) -> Method:
-    """What a solver, or its class, declared."""
-    declared = getattr(solver, "declared", None)
-    if not isinstance(declared, Method):
-        kind = solver if isinstance(solver, type) else type(solver)
+    """What a solver, or its class, declared; what a class above it declared is not its own."""
+    kind = solver if isinstance(solver, type) else type(solver)
+    declared = vars(kind).get("declared")
+    if not isinstance(declared, Method) or declared.name != getattr(kind, "name", None):
         raise InputError(
             f"{kind.__name__} is not declared to be a solver: write @method(family, uses) before the class, as "
             "docs/how-to/add-an-algorithm.md shows"

@@ -22,7 +22,7 @@ from ..algorithms.setup import Problem
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
 from ..runtime.consensus import Graph
-from .choices import describe_solver, find_engine, place_proxy
+from .choices import describe_solver, find_engine, place_proxy, plain
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
 
@@ -152,7 +152,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _settings(self) -> dict[str, Any]:
         """Parameters that a journal must agree with, besides those that all estimators have, as JSON can hold them."""
         given = self.get_params(deep=False)
-        return {name: _plain(value) for name, value in given.items() if name not in EVERYWHERE}
+        return {name: plain(value) for name, value in given.items() if name not in EVERYWHERE}
 
     @abstractmethod
     def _result(self, found: Any, **told: Any) -> Result:
@@ -257,10 +257,6 @@ class PooledEstimator(SiteEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _in_short(names: Sequence[str] | None) -> str | None:

@@ -34,7 +34,10 @@ def find_solver(estimator: str, solver: Any, also: Sequence[str] = ()) -> Any:
     """
     known = solvers_for(estimator)
     if isinstance(solver, str) and solver in known:
-        return known[solver]()
+        try:
+            return known[solver]()
+        except TypeError as error:
+            raise InputError(f"solver={solver!r} has parameters without a default ({error}); pass an instance") from error
     allowed = ", ".join([*known, *also])
     if isinstance(solver, str) and (reason := unusable(solver)) is not None:
         raise InputError(f"solver={solver!r} of an installed package cannot be used: {reason}; repair or uninstall that package")
@@ -100,15 +103,22 @@ def find_engine(engine: Any) -> Engine:
 
 
 def describe_solver(algorithm: Algorithm) -> dict[str, Any]:
-    """A solver and its parameters as JSON can hold them, for journals and saved models; arrays by shape and digest."""
-    described: dict[str, Any] = {"name": algorithm.name}
-    for field in dataclasses.fields(algorithm):  # type: ignore[arg-type]
-        value = getattr(algorithm, field.name)
-        if isinstance(value, np.ndarray):
-            value = f"array {value.shape} {hashlib.blake2b(value.tobytes(), digest_size=8).hexdigest()}"
-        elif isinstance(value, np.generic):
-            value = value.item()
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = dataclasses.asdict(value)
-        described[field.name] = value
-    return described
+    """A solver and its parameters as JSON can hold them, for journals and saved models."""
+    return {"name": algorithm.name} | {f.name: plain(getattr(algorithm, f.name)) for f in dataclasses.fields(algorithm)}  # type: ignore[arg-type]
+
+
+def plain(value: Any) -> Any:
+    """A parameter's value as JSON can hold it: arrays by shape and digest, what JSON does not know in words.
+
+    >>> plain(np.float64(0.5)), plain((1, None)), plain(np.eye(2)).split()[:2], plain({2})
+    (0.5, [1, None], ['array', '(2,'], '{2}')
+    """
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {hashlib.blake2b(value.tobytes(), digest_size=8).hexdigest()}"
+    if isinstance(value, np.generic):
+        return value.item()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)

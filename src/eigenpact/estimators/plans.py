@@ -9,9 +9,7 @@ from ..algorithms.families import FAMILIES
 from ..algorithms.method import Part, declaration_of, functions_in, kinds_of
 from ..errors import InputError
 from ..runtime import At, Plan
-from .registry import solvers_for
-
-ESTIMATORS = tuple(dict.fromkeys([*(family.estimator for family in FAMILIES.values()), "GraphPCA"]))
+from .registry import ESTIMATORS, solvers_for, unusable
 
 
 def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *, also: Iterable[Part] = ()) -> Plan:
@@ -27,8 +25,8 @@ def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *
     starts = [family.starts[begun]] if isinstance(begun, str) and begun in family.starts else []
     parts = [*family.always, *declared.parts, *starts, *also]
     kinds = set(kinds_of(parts))
-    if not isinstance(getattr(algorithm, "proxy", None), str):
-        kinds -= {At.kind}  # the coordinator's own site, where there is one
+    if hasattr(algorithm, "proxy") and not isinstance(algorithm.proxy, str):
+        kinds -= {At.kind}  # the coordinator's own site is asked only where there is one
     count = n_components if isinstance(n_components, int) else None
     return Plan(declared.name, functions_in(parts, kinds), tuple(sorted(kinds)), max_rounds, count)
 
@@ -44,6 +42,8 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
     """
     solvers = solvers_for(*ESTIMATORS)
     if solver not in solvers:
-        raise InputError(f"unknown solver {solver!r}; the solvers are {', '.join(solvers)}")
+        why = unusable(solver)
+        told = f"the solvers are {', '.join(solvers)}" if why is None else f"an installed package tells of it, but: {why}"
+        raise InputError(f"unknown solver {solver!r}; {told}")
     declared = declaration_of(solvers[solver])
     return functions_in([*FAMILIES[declared.family].parts, *declared.parts], kinds)

@@ -12,7 +12,10 @@ from typing import Any, get_args
 
 from ..algorithms.families import FAMILIES
 from ..algorithms.method import FamilyName, Method, Role, declaration_of
+from ..errors import InputError
 from ..runtime.local import installed_solvers, own_modules
+
+ESTIMATORS = tuple(dict.fromkeys([*(family.estimator for family in FAMILIES.values()), "GraphPCA"]))
 
 
 def all_solvers() -> tuple[Any, ...]:
@@ -32,7 +35,7 @@ def solvers_for(*estimators: str) -> dict[str, Any]:
         declared: Method = solver.declared
         return roles.index(declared.role), families.index(declared.family), declared.name
 
-    return {solver.name: solver for solver in sorted(all_solvers(), key=place) if estimator_of(solver) in estimators}
+    return {solver.declared.name: solver for solver in sorted(all_solvers(), key=place) if estimator_of(solver) in estimators}
 
 
 def estimator_of(solver: Any) -> str:
@@ -55,16 +58,27 @@ def _found() -> tuple[tuple[Any, ...], dict[str, str]]:
     found = {solver.declared.name: solver for solver in _own()}
     reasons: dict[str, str] = {}
     for entry, solver in installed_solvers():
-        declared = getattr(solver, "declared", None)
-        if isinstance(solver, Exception):
-            reasons[entry] = f"{type(solver).__name__}: {solver}"
-        elif not isinstance(declared, Method):
-            reasons[entry] = f"{solver!r} is not declared to be a solver by @method"
-        elif declared.name in found:
-            reasons[entry] = f"the name {declared.name!r} is taken by {found[declared.name].__module__}"
+        try:
+            name = _checked(solver)
+        except InputError as error:
+            reasons[entry] = str(error)
+            continue
+        if name in found:
+            reasons[entry] = f"the name {name!r} is taken by {found[name].__module__}"
         else:
-            found[declared.name] = solver
+            found[name] = solver
     return tuple(found.values()), reasons
+
+
+def _checked(solver: Any) -> str:
+    """The name of a solver that an installed package tells of; an error if it is none."""
+    if isinstance(solver, BaseException):
+        raise InputError(f"{type(solver).__name__}: {solver}")
+    if not isinstance(solver, type):
+        raise InputError(f"{solver!r} is not a class")
+    if estimator_of(solver) not in ESTIMATORS:
+        raise InputError(f"{solver.__name__} is for {estimator_of(solver)}; the estimators are {', '.join(ESTIMATORS)}")
+    return declaration_of(solver).name
 
 
 def _own() -> Iterator[Any]:

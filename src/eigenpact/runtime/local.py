@@ -215,11 +215,12 @@ def _bounds(bound: str | Mapping[str, str], sent: Collection[str], body: Callabl
 
 
 def _registered(function: LocalFunction) -> LocalFunction:
-    """The function, from now on found by its name, which no other module may have taken."""
-    module = function.body.__module__
-    known = _registry.setdefault(function.name, function)
-    if known.body.__module__ != module:
-        raise WireError(f"{function.name!r} is declared in {known.body.__module__} and in {module}; give one another name")
+    """The function, from now on found by its name, which no other may have taken; a module that is loaded again may."""
+    known = _registry.get(function.name, function)
+    ours, theirs = ((f.body.__module__, f.body.__qualname__) for f in (function, known))
+    if ours != theirs:
+        told = [f"{name} of {module}" for module, name in (theirs, ours)]
+        raise WireError(f"{function.name!r} is declared by {told[0]} and by {told[1]}; give one another name")
     _registry[function.name] = function
     return function
 
@@ -281,7 +282,7 @@ def installed_solvers() -> tuple[tuple[str, Any], ...]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             found.append((entry.name, entry.load()))
-        except Exception as error:  # whatever a stranger's package does when it is imported
+        except (Exception, SystemExit) as error:  # whatever a stranger's package does when it is imported
             found.append((entry.name, error))
     return tuple(found)
 

@@ -107,7 +107,7 @@ class Policy:
             try:
                 find_local(function)
             except WireError as error:
-                raise InputError(f"rule functions: {function!r} is not known here; check its name, and the modules") from error
+                raise InputError(f"rule functions: {error}; check its name, and the modules") from error
 
     def kinds(self) -> frozenset[str]:
         """Collectives that are allowed."""
