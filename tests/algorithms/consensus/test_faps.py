@@ -239,7 +239,7 @@ def test_kept_state_is_two_blocks_and_scalars(inner: str) -> None:
 @pytest.mark.parametrize("inner", ["subspace", "lanczos", "exact"])
 @pytest.mark.parametrize("start", ["random", "one-shot"])
 def test_every_inner_solver_converges(inner: Any, start: Any) -> None:
-    sites = unequal_sites(20)
+    sites = unequal_sites(12)
     pca = ep.FederatedPCA(3, solver=ep.solvers.FAPS(inner=inner, start=start), random_state=0, tol=1e-11).fit(sites)
     assert pca.converged_
     assert largest_sine(pca.components_.T, leading(sum(scatters(sites).values()), 3)) <= 1e-8
