@@ -16,11 +16,8 @@ def test_the_front_door_shows_what_users_need_and_nothing_else() -> None:
     modules = {"datasets", "engines", "errors", "metrics", "solvers"}
     assert set(dir(ep)) == estimators | modules | {"load_model", "save_model"}
     assert all(getattr(ep, name) is not None for name in dir(ep))
-    for name, advice in {
-        "Krylov": "there is eigenpact.solvers.Krylov",
-        "InputError": "there is eigenpact.errors.InputError",
-    }.items():
-        with pytest.raises(AttributeError, match=f"module 'eigenpact' has no attribute '{name}'; {advice}"):
+    for name, place in {"Krylov": "solvers", "InputError": "errors"}.items():
+        with pytest.raises(AttributeError, match=f"module 'eigenpact' has no attribute '{name}'; there is eigenpact.{place}.{name}"):
             getattr(ep, name)
     with pytest.raises(AttributeError, match=r"no attribute 'PCA'; it has FederatedPCA, .*solvers"):
         ep.PCA  # noqa: B018
