@@ -169,6 +169,3 @@ class Spreading(Protocol):
     def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
         """The sites of all processes, given this one's."""
         ...
-
-
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Job", "Outcome", "Spreading", "with_kept"]
