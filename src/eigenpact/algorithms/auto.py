@@ -69,15 +69,10 @@ def estimates(setup: Setup, costs: Costs, start: Start = "random") -> list[dict[
     k = setup.n_components if isinstance(setup.n_components, int) else min(SHARE_BLOCK, d)
     width = min(d, k + OVERSAMPLING if start == "random" else 2 * k + OVERSAMPLING)
     rounds = min(TYPICAL_ROUNDS[start], -(-d // width))
+    size, flops = 16.0 * d * width * sites * rounds, 4.0 * n * d * width * rounds + 8.0 * d * (width * rounds) ** 2
     candidates = [
         ("gram", 1, 4.0 * d * (d + 1) * sites, float(n) * d * d + 10.0 * d**3, d <= GRAM_FEATURES),
-        (
-            "krylov",
-            rounds,
-            16.0 * d * width * sites * rounds,
-            4.0 * n * d * width * rounds + 8.0 * d * (width * rounds) ** 2,
-            True,
-        ),
+        ("krylov", rounds, size, flops, True),
     ]
     return [
         {

@@ -43,7 +43,7 @@ class _Comparison(Goal):
         return angle <= CLEARLY * max(largest_sine(self.Z, Z), self.angle or 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:
     """What a confirmation found out about Z.
 
@@ -72,10 +72,10 @@ class Verdict:
     basis: Array
     values: Array
     kkt: float
-    angle: float | None
-    cut: Cut
-    certain: bool
-    lost: bool
+    angle: float | None = None
+    cut: Cut = "clear"
+    certain: bool = False
+    lost: bool = False
     better: Array
     rounds: int
 
@@ -123,17 +123,8 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
 def unconfirmed(Z: Array, CZ: Array, trace: float, rounds: int) -> Verdict:
     """What is known of Z (d x k, orthonormal) with its product C Z where no round is left to confirm it."""
     values, rotation = top_eigenpairs(Z.T @ CZ)
-    return Verdict(
-        basis=np.ascontiguousarray(Z @ rotation),
-        values=np.maximum(values, 0.0),
-        kkt=kkt(CZ, Z, trace),
-        angle=None,
-        cut="clear",
-        certain=False,
-        lost=False,
-        better=Z,
-        rounds=rounds,
-    )
+    basis = np.ascontiguousarray(Z @ rotation)
+    return Verdict(basis=basis, values=np.maximum(values, 0.0), kkt=kkt(CZ, Z, trace), better=Z, rounds=rounds)
 
 
 def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:

@@ -25,7 +25,7 @@ Stopping
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -146,8 +146,7 @@ class Stand:
 
     def counters(self) -> Array:
         """As an array."""
-        flags = (self.restarted, self.anew)
-        return np.array([self.rounds, self.confirmed, self.pure, self.best, self.idle, *flags], dtype=float)
+        return np.array(astuple(self), dtype=float)
 
     def after(self, bound: float) -> Stand:
         """With the bound on the angle of one round more."""
@@ -201,8 +200,9 @@ class View:
     def improvable(self, stand: Stand) -> bool:
         """Whether rounding errors are in the way that products with the Ritz vectors themselves would not have: blocks that
         contain the direction of one large value lose digits in all others."""
-        lost = self.found.rank < self.ritz.Z.shape[1]
-        return ((self.settled and not self.met) or lost) and not stand.anew and _uneven(self.ritz)
+        k, values = self.ritz.Z.shape[1], self.ritz.values
+        lost, uneven = self.found.rank < k, bool(values[0] > GRADED * abs(values[k - 1]))
+        return ((self.settled and not self.met) or lost) and not stand.anew and uneven
 
     def done(self, stand: Stand) -> bool:
         """Whether nothing was missed, and the answer is good enough or as good as it gets."""
@@ -222,14 +222,8 @@ async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Arr
 
 def _state(space: KrylovSpace, past: Past, stand: Stand) -> dict[str, Array]:
     """Everything that the loop goes on from."""
-    return {
-        "Q": space.Q,
-        "CQ": space.CQ,
-        "fresh": np.array(space.fresh),
-        "bases": past.bases,
-        "bounds": past.bounds,
-        "counters": stand.counters(),
-    }
+    known = {"Q": space.Q, "CQ": space.CQ, "fresh": np.array(space.fresh)}
+    return known | {"bases": past.bases, "bounds": past.bounds, "counters": stand.counters()}
 
 
 async def expand(
@@ -315,11 +309,6 @@ def _settled(found: Certificate, idle: float, residual: float) -> bool:
     if found.angle is not None and found.angle <= AT_ROUNDING * found.rounding:
         return True
     return idle >= (LONG_STALL if found.angle is None else STALL) and residual <= FINE
-
-
-def _uneven(ritz: Ritz) -> bool:
-    """Whether the largest value dwarfs those wanted, so that products with blocks that contain both have lost digits."""
-    return bool(ritz.values[0] > GRADED * abs(ritz.values[ritz.Z.shape[1] - 1]))
 
 
 def _with_proof(setup: Setup, space: KrylovSpace, ritz: Ritz, omega: Array, wanted: Array) -> Array:

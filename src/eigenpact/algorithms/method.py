@@ -17,7 +17,7 @@ wire table, pages and shared tests read this declaration; tests hold it against 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 
@@ -148,11 +148,5 @@ def kinds_of(parts: Iterable[Part]) -> tuple[str, ...]:
 
 def functions_in(parts: Iterable[Part], kinds: Collection[str] | None = None) -> tuple[str, ...]:
     """Names on the wire of the local functions that parts call by one of these collectives, by default by any."""
-    return tuple(sorted({function.name for collective, function in _calls(parts) if kinds is None or collective.kind in kinds}))
-
-
-def _calls(parts: Iterable[Part]) -> Iterator[tuple[type[Collective], LocalFunction]]:
-    for part in parts:
-        for collective, functions in part.uses.items():
-            for function in functions:
-                yield collective, function
+    called = (some for part in parts for kind, some in part.uses.items() if kinds is None or kind.kind in kinds)
+    return tuple(sorted({function.name for some in called for function in some}))

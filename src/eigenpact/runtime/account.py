@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .collectives import Progress
-from .ledger import Description, Ledger, RoundRecord
+from .ledger import Description, Ledger, Names, RoundRecord
 from .local import Arrays, LocalFunction, frozen
 
 
@@ -18,8 +18,8 @@ class Account:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.history: list[RoundRecord] = []
-        self.rounds = 0
-        self.setup_rounds = 0
+        self.rounds = self.setup_rounds = 0
+        self.epoch = self.step = 0
         self.basis: np.ndarray[Any, Any] | None = None
         self._unwritten: list[list[Any]] = []
         self._begin_record()
@@ -31,26 +31,17 @@ class Account:
         else:
             self.rounds += 1
 
-    def enter(
-        self,
-        function: LocalFunction,
-        epoch: int,
-        step: int,
-        senders: tuple[str, ...],
-        receivers: tuple[str, ...],
-        description: Description,
-        note: str,
-    ) -> None:
-        """Write messages into the ledger."""
+    def enter(self, function: LocalFunction, senders: Names, receivers: Names, description: Description, note: str) -> None:
+        """Write messages of the current step into the ledger."""
         round_ = self.setup_rounds if function.setup else self.rounds
         mark = self.ledger.mark()
-        self.ledger.sent(round_, epoch, step, function.short_name, senders, receivers, description, note)
+        self.ledger.sent(round_, self.epoch, self.step, function.short_name, senders, receivers, description, note)
         self._unwritten += self.ledger.since(mark)
 
-    def event(self, epoch: int, step: int, site: str, note: str) -> None:
+    def event(self, site: str, note: str) -> None:
         """Write into the ledger that a site was lost or joined."""
         mark = self.ledger.mark()
-        self.ledger.event(self.rounds, epoch, step, site, note)
+        self.ledger.event(self.rounds, self.epoch, self.step, site, note)
         self._unwritten += self.ledger.since(mark)
 
     def unwritten(self) -> list[list[Any]]:

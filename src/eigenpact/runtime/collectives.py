@@ -6,6 +6,7 @@ An algorithm is an ``async`` function without asyncio: awaiting a collective han
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class Chain(Call):
     kind = "chain"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Progress(Collective):
     """Tell the driver where the algorithm stands.  Nothing leaves.
 
@@ -101,19 +103,10 @@ class Progress(Collective):
         Not on the last round: a body that is given a state goes on.
     """
 
-    kind = "progress"
+    basis: np.ndarray[Any, Any] | None = None
+    objective: float | None = None
+    kkt: float | None = None
+    details: Mapping[str, float] = field(default_factory=dict)
+    state: Mapping[str, np.ndarray[Any, Any]] | None = None
 
-    def __init__(
-        self,
-        *,
-        basis: np.ndarray[Any, Any] | None = None,
-        objective: float | None = None,
-        kkt: float | None = None,
-        details: Mapping[str, float] | None = None,
-        state: Mapping[str, np.ndarray[Any, Any]] | None = None,
-    ) -> None:
-        self.basis = basis
-        self.objective = objective
-        self.kkt = kkt
-        self.details = details or {}
-        self.state = state
+    kind = "progress"

@@ -164,6 +164,3 @@ class Spreading(Protocol):
     def everyone(self, names: Sequence[str]) -> tuple[str, ...]:
         """The sites of all processes, given this one's."""
         ...
-
-
-__all__ = ["Adopter", "Connection", "Costs", "Engine", "Graph", "Job", "Outcome", "Sites", "Spreading", "with_kept"]

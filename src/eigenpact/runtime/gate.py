@@ -160,15 +160,9 @@ class Gate:
             if n != count:
                 raise PolicyError(f"rule features: the plan has {n} features, this site {count}")
             return
-        missing, extra = sorted(set(wanted) - set(mine)), sorted(set(mine) - set(wanted))
-        detail = (
-            "the same in another order"
-            if not missing and not extra
-            else "; ".join(
-                f"{what} {', '.join(some[:5])}" for what, some in (("not here:", missing), ("not in the plan:", extra)) if some
-            )
-        )
-        raise PolicyError(f"rule features: this site's columns are not the plan's ({detail})")
+        differing = {"not here:": sorted(set(wanted) - set(mine)), "not in the plan:": sorted(set(mine) - set(wanted))}
+        detail = "; ".join(f"{what} {', '.join(some[:5])}" for what, some in differing.items() if some)
+        raise PolicyError(f"rule features: this site's columns are not the plan's ({detail or 'the same in another order'})")
 
     def _check_request(self, request: Request, function: LocalFunction) -> None:
         rules, plan = self._policy, self._plan

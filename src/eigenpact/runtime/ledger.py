@@ -15,6 +15,8 @@ from .local import DTYPE_NAMES, Arrays
 
 COORDINATOR = "coordinator"
 
+Names = Sequence[str]
+
 Description = tuple[tuple[tuple[int, ...], ...], tuple[str, ...], int]
 """Shapes, dtypes and bytes of the arrays in a message."""
 
@@ -117,8 +119,8 @@ class Ledger:
         epoch: int,
         step: int,
         function: str,
-        senders: Sequence[str],
-        receivers: Sequence[str],
+        senders: Names,
+        receivers: Names,
         description: Description,
         note: str = "",
     ) -> None:

@@ -162,7 +162,7 @@ class MailConnection(Connection):
         """Learn from every site how many features it has, with the plan if there is one; a site that refuses is left out."""
         self._greeted = True
         header = _hello(run, 0) if plan is None else _hello(run, 0, "plan") | {"plan": plan.to_dict()}
-        told = {name: header for name, (header, _) in self._ask(sorted(self._present), wire.pack(header), (run, 0, 0)).items()}
+        told = self._ask(sorted(self._present), header)
         self._features = {name: header["n_features"] for name, header in told.items() if _count(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
             self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
@@ -210,8 +210,7 @@ class MailConnection(Connection):
             self._greet(run, plan)
             return {name: self._reasons[name] for name in self._invited if name not in self._features}
         absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
-        answers = self._ask(self.sites(), wire.pack(_hello(run, 0, "plan") | {"plan": plan.to_dict()}), (run, 0, 0))
-        told = {name: header for name, (header, _) in answers.items()}
+        told = self._ask(self.sites(), _hello(run, 0, "plan") | {"plan": plan.to_dict()})
         refused = {name: _refusal(header) for name, header in told.items() if _refusal(header)}
         self._note_steps(run, told)
         for name, reason in refused.items():
@@ -228,11 +227,11 @@ class MailConnection(Connection):
         if known and known.keys() == set(self.sites()):
             return known
         header = _hello(run, epoch, "plan") | {"plan": self._plans[run]} if run in self._plans else _hello(run, epoch)
-        told = self._ask(self.sites(), wire.pack(header), (run, epoch, 0))
-        last = {name: header.get("last") for name, (header, _) in told.items()}
-        for name in [name for name, (header, _) in told.items() if "refused" in header]:
+        told = self._ask(self.sites(), header)
+        last = {name: header.get("last") for name, header in told.items()}
+        for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
-            self._reasons[name] = _refusal(told[name][0])
+            self._reasons[name] = _refusal(told[name])
         return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
@@ -248,11 +247,10 @@ class MailConnection(Connection):
         """Graph programs need engines whose nodes reach each other."""
         raise WireError("this engine's sites do not reach each other; run graph programs with engine='inprocess' or 'mpi'")
 
-    def _ask(
-        self, names: Iterable[str], payload: bytearray, key: tuple[str, int, int]
-    ) -> dict[str, tuple[dict[str, Any], Arrays]]:
-        letters = _Letters(self, payload, key, dict.fromkeys(names, 0))
-        return {name: letters.reply_of(name) for name in sorted(letters.after)}
+    def _ask(self, names: Iterable[str], header: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """What sites tell of themselves, beside the steps."""
+        letters = _Letters(self, wire.pack(header), (header["run"], header["epoch"], 0), dict.fromkeys(names, 0))
+        return {name: letters.reply_of(name)[0] for name in sorted(letters.after)}
 
 
 class _Letters:

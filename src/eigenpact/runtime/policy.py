@@ -76,16 +76,11 @@ class Policy:
         for name, value in facts.items():
             if name not in known:
                 raise InputError(f"{where}: unknown rule {name!r}; the rules are {', '.join(known)}")
-            kind = str(known[name].type)
-            good = (
-                are_texts(value)
-                if kind.startswith("tuple")
-                else isinstance(value, bool)
-                if kind == "bool"
-                else is_count(value) and value > 0
-            )
+            good, wanted = {
+                "bool": (isinstance(value, bool), "true or false"),
+                "int": (is_count(value) and value > 0, "a whole number > 0"),
+            }.get(str(known[name].type), (are_texts(value), "a list of texts"))
             if not good:
-                wanted = {"bool": "true or false", "int": "a whole number > 0"}.get(kind, "a list of texts")
                 raise InputError(f"{where}: rule {name} = {value!r} must be {wanted}")
         rules: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
         return cls(**rules)

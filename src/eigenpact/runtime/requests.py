@@ -8,7 +8,7 @@ from ..errors import InputError, SiteError
 from .account import Account
 from .engine import Connection
 from .fingerprint import DIGEST
-from .ledger import COORDINATOR, Description, describe
+from .ledger import COORDINATOR, Description, Names, describe
 from .local import Arrays, LocalFunction
 from .site import Request, Response
 
@@ -44,8 +44,7 @@ class Requests:
         self.account = Account()
         self.roster = tuple(sorted(connection.sites()))
         self.n_features = _agreed_features(connection, self.roster)
-        self._run, self._epoch, self._step = run, 0, 0
-        self._own = own
+        self._run, self._own = run, own
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
         self._resending = False
 
@@ -94,18 +93,11 @@ class Requests:
                 self.enter(function, (response.site,), (neighbour,), describe(arrays))
         return ()
 
-    def enter(
-        self,
-        function: LocalFunction,
-        senders: tuple[str, ...],
-        receivers: tuple[str, ...],
-        description: Description,
-        kind: str = "",
-    ) -> None:
+    def enter(self, function: LocalFunction, senders: Names, receivers: Names, description: Description, kind: str = "") -> None:
         """Write messages of the current step into the ledger."""
         own = kind == "at" and self._own in (*senders, *receivers)
         note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
-        self.account.enter(function, self._epoch, self._step, senders, receivers, description, note)
+        self.account.enter(function, senders, receivers, description, note)
 
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:

@@ -67,7 +67,7 @@ class Steps(Requests):
             )
         if not resumes:
             for name, reason in sorted(absent.items()):
-                self.account.event(0, 0, name, f"refused: {reason}")
+                self.account.event(name, f"refused: {reason}")
         self._journal = journal
         self._coordinated = coordinated
         self._min_sites = min_sites
@@ -105,7 +105,7 @@ class Steps(Requests):
         first = journal.peek() if journal else None
         if journal and first and first.facts["kind"] == "roster":
             journal.next()
-            self._epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
+            self.account.epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
             self._losses = Counter(first.facts["losses"])
             account.rounds, account.setup_rounds = first.facts["rounds"]
             account.ledger.extend(first.facts["ledger"])
@@ -113,8 +113,8 @@ class Steps(Requests):
             self._replay_digests(journal)
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
-        self._step, self._setup_entries, self._can_cut = 0, [], True
-        self._after = dict(self.connection.positions(self._run, self._epoch))
+        self.account.step, self._setup_entries, self._can_cut = 0, [], True
+        self._after = dict(self.connection.positions(self._run, self.account.epoch))
         self._over = journal is not None and journal.upcoming("roster") is not None
         if journal and not self._over:  # else the answer is not made of these sites' rows
             self._check_rows(journal)
@@ -136,9 +136,9 @@ class Steps(Requests):
         replaying = self._journal is not None and self._journal.peek() is not None
         if not replaying:  # else these rows are in the journal
             for name, why in sorted(change.lost.items()):
-                self.account.event(self._epoch, self._step, name, f"lost: {why}" if why else "lost")
+                self.account.event(name, f"lost: {why}" if why else "lost")
             for name in change.joined:
-                self.account.event(self._epoch, self._step, name, "joined")
+                self.account.event(name, "joined")
         if len(self.roster) < max(1, self._min_sites):
             error = TooFewSitesError(
                 f"lost {lost}: {len(self.roster)} site(s) left, min_sites is {self._min_sites}; "
@@ -146,7 +146,7 @@ class Steps(Requests):
             )
             error.basis = self.account.basis
             raise error
-        self._epoch += 1
+        self.account.epoch += 1
         if self._journal and not replaying:
             self._journal.append(self._roster_entry(change))
 
@@ -166,7 +166,7 @@ class Steps(Requests):
     def _roster_entry(self, change: RosterChanged | None = None, start: Arrays = ()) -> Entry:
         facts = {
             "kind": "roster",
-            "epoch": self._epoch,
+            "epoch": self.account.epoch,
             "roster": list(self.roster),
             "known": list(self._known),
             "lost": change.lost if change else {},
@@ -199,11 +199,11 @@ class Steps(Requests):
         function.check_args(args, self.n_features)
         perform = perform or self.all_from(function, targets)
         replayed = self._replayed()
-        self._step += 1
+        self.account.step += 1
         if call.kind in ROUND_KINDS and not (call.kind == "at" and targets == (self._own,)):
             self.account.count_round(function)
         digest = wire.digest("|".join([call.kind, function.name, *targets]), args) if self._journal is not None else ""
-        request = Request(self._run, self._epoch, self._step, call.kind, function.name, args, digest)
+        request = Request(self._run, self.account.epoch, self.account.step, call.kind, function.name, args, digest)
         if replayed is not None:
             self._catch_up(request, replayed, function, targets, perform)
             return replayed.arrays
@@ -247,7 +247,7 @@ class Steps(Requests):
         if not names:
             return told
         args = frozen((np.frombuffer(journal.key, dtype=np.uint8),))
-        request = Request(self._run, self._epoch, ASIDE, DIGEST, rows_digest.name, args)
+        request = Request(self._run, self.account.epoch, ASIDE, DIGEST, rows_digest.name, args)
         self._resending = resumed
         try:
             self.enter(rows_digest, (COORDINATOR,), names, describe(args))
@@ -331,7 +331,7 @@ class Steps(Requests):
         if journal is None or journal.peek() is not None or not self._can_cut or journal.grown() < CUT_AFTER:
             return
         facts, basis = self.account.snapshot()
-        facts |= {"kind": "state", "names": list(state), "step": self._step}
+        facts |= {"kind": "state", "names": list(state), "step": self.account.step}
         saved = Entry(facts, (*state.values(), *basis))
         journal.cut([self._roster_entry(start=self._start), *self._setup_entries, saved])
 
@@ -341,7 +341,7 @@ class Steps(Requests):
         if self._journal is None or entry is None or entry.facts["kind"] != "state":
             return False
         self._journal.next()
-        self._step = entry.facts["step"]
+        self.account.step = entry.facts["step"]
         self.account.restore(entry.facts, entry.arrays[len(entry.facts["names"]) :])
         self.check_returned()  # as after the Progress that was cut at
         return True

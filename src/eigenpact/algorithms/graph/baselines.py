@@ -59,9 +59,8 @@ def node_directions(site: Site, kernel: Any, k: Any, center: Any, projected: Any
     values, vectors = top_eigenpairs(G, int(k))
     alpha = fix_signs(vectors) / np.sqrt(np.maximum(values, np.finfo(float).tiny))
     if projected:
-        alpha = np.concatenate(
-            [np.linalg.pinv(G[:n, :n], rcond=1e-6, hermitian=True) @ (G[:n] @ alpha), np.zeros_like(alpha[n:])]
-        )
+        own = np.linalg.pinv(G[:n, :n], rcond=1e-6, hermitian=True) @ (G[:n] @ alpha)
+        alpha = np.concatenate([own, np.zeros_like(alpha[n:])])
     return Reply(keep={"table": X, "alpha": alpha, "mean values": means, "centre square": square})
 
 

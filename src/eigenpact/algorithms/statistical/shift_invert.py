@@ -191,13 +191,7 @@ class ShiftInvert:
         return await nesterov(system, w / distance, r / distance, enough, distance)
 
     async def _literal(
-        self,
-        setup: Setup,
-        C: Deflated,
-        inverse: Preconditioner | None,
-        w: Array,
-        goal: Goal,  # noqa: ARG002
-        caution: float,  # noqa: ARG002
+        self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, _goal: Goal, _caution: float
     ) -> Found:
         """Algorithm 1, with tr C in the place of the bound 1 on lambda_1."""
         d, trace, epsilon = setup.n_features, setup.trace, ACCURACY if self.angle_tol is None else self.angle_tol**2
