@@ -17,7 +17,7 @@ def test_the_front_door_shows_what_users_need_and_nothing_else() -> None:
     assert set(dir(ep)) == estimators | modules | {"load_model", "save_model"}
     assert all(getattr(ep, name) is not None for name in dir(ep))
     for name, place in {"Krylov": "solvers", "InputError": "errors"}.items():
-        with pytest.raises(AttributeError, match=f"module 'eigenpact' has no attribute '{name}'; there is eigenpact.{place}.{name}"):
+        with pytest.raises(AttributeError, match=f"'eigenpact' has no attribute '{name}'; there is eigenpact.{place}.{name}"):
             getattr(ep, name)
     with pytest.raises(AttributeError, match=r"no attribute 'PCA'; it has FederatedPCA, .*solvers"):
         ep.PCA  # noqa: B018

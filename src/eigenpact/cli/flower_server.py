@@ -48,10 +48,13 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         )
     features = _features(str(settings["features"]))
     asked = Settings(
-        str(settings["components"]), str(Path(str(settings["output"])).expanduser().absolute()), str(settings["solver"]),
-        str(settings["center"]), str(settings["scale"]), float(settings["tol"]) or None, int(settings["max-rounds"]),
-        int(settings["seed"]), bool(settings["overwrite"]),
-    )  # fmt: skip
+        **{key: str(settings[key]) for key in ("components", "solver", "center", "scale")},
+        output=str(Path(str(settings["output"])).expanduser().absolute()),
+        overwrite=bool(settings["overwrite"]),
+        tol=float(settings["tol"]) or None,
+        max_rounds=int(settings["max-rounds"]),
+        seed=int(settings["seed"]),
+    )
     asked.check_output()
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
     min_sites, round_timeout = int(settings["min-sites"]), float(settings["round-timeout"])

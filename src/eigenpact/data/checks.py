@@ -42,9 +42,9 @@ def check_same_features(sites: Mapping[str, tuple[int, Sequence[str] | None]]) -
     first = next(iter(sites))
     n_features = sites[first][0]
     named = next((name for name, (_, names) in sites.items() if names is not None), None)
+    wanted = () if named is None else sites[named][1] or ()
     orders: dict[str, NDArray[np.intp] | None] = {}
     for name, (count, names) in sites.items():
-        wanted = sites[named][1] or () if named is not None else ()
         orders[name], difference = (None, "") if names is None else match_columns(wanted, names)
         if difference:
             raise InputError(

@@ -29,7 +29,8 @@ from ..runtime import (
     Summation,
     with_kept,
 )
-from ..runtime.engine import Graph, Sites
+from ..runtime.consensus import Graph
+from ..runtime.engine import Sites
 from .blas import limited_blas
 from .extras import check_limits
 from .threads import ThreadPost

@@ -30,7 +30,8 @@ import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
-from ..runtime.engine import Graph, Sites
+from ..runtime.consensus import Graph
+from ..runtime.engine import Sites
 from .blas import limited_blas
 from .ranks import broadcast, cut, receive, send, share, world
 

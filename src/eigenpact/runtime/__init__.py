@@ -1,8 +1,9 @@
 """What may cross a boundary, and the one place that lets it: collectives, local functions, sites, driver, ledger, journal."""
 
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
+from .consensus import Graph
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Graph, Job, Outcome, Sites, Spreading, with_kept
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord

@@ -123,10 +123,8 @@ def run(
             raise InputError("a new run needs -k and -o; to go on with an earlier one give --resume RUN")
         folder = owned.folder / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         named = [name.strip() for name in sites.split(",")] if sites else list(owned.federation.sites)
-        asked = Run(
-            components, str(output.absolute()), solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites,
-            round_timeout,
-        )  # fmt: skip
+        target = str(output.absolute())
+        asked = Run(components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout)
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)
     asked.check_output()

@@ -44,11 +44,11 @@ def command(
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     asked = Settings(components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite)
-    parse_components(components)
     where = find_engine(engine)
     comm = communicator(engine)
     leads = comm.rank == 0
     try:
+        parse_components(components)  # told before files are read
         chosen = _solver(solver, where, start, proxy)
         held, names = read_together(files, comm, proxy, asked.check_output)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
