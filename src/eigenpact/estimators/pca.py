@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
 from .plans import plan_of
-from .results import Result, precision
+from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
@@ -32,8 +32,9 @@ WORTH_TELLING = 2.0
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointResult(Result):
-    """Attributes of a fitted :class:`FederatedPCA`."""
+    """Attributes of a fitted :class:`FederatedPCA`; ``basis`` (d x k) is float64 even where rows are single precision."""
 
+    basis: Array = field(metadata=UNSEEN)
     n_components: int
     n_samples_seen: int
     components: Array
@@ -179,6 +180,7 @@ class FederatedPCA(PooledEstimator):
             n_components=k,
             n_features_in=d,
             n_samples_seen=n,
+            basis=solution.basis,
             components=components,
             mean=(np.zeros(d) if self.center is False else setup.mean).astype(dtype),
             scale=setup.scale.astype(dtype),

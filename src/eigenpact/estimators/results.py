@@ -14,6 +14,9 @@ from ..runtime import Driver, Outcome
 PRIVATE = {"private": True}
 """Metadata of a field that is no public attribute of a fitted estimator: ``_name`` instead of ``name_``."""
 
+UNSEEN = {"unseen": True}
+"""Metadata of a field that is no attribute at all."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Result:
@@ -29,16 +32,17 @@ class Result:
     converged: bool
     stop_reason: str
     solver: str
-    doubts: tuple[str, ...] = field(default=(), metadata=PRIVATE)
+    doubts: tuple[str, ...] = field(default=(), metadata=UNSEEN)
 
     def attributes(self) -> dict[str, Any]:
         """By the names that a fitted estimator has for them.
 
         >>> facts = {"sites": ("A",), "n_rounds": 2, "n_setup_rounds": 1, "converged": True, "stop_reason": "exact"}
         >>> list(Result(n_features_in=3, solver="gram", **facts).attributes())[-2:]
-        ['solver_', '_doubts']
+        ['stop_reason_', 'solver_']
         """
-        return {f"_{f.name}" if "private" in f.metadata else f"{f.name}_": getattr(self, f.name) for f in fields(self)}
+        seen = [f for f in fields(self) if "unseen" not in f.metadata]
+        return {f"_{f.name}" if "private" in f.metadata else f"{f.name}_": getattr(self, f.name) for f in seen}
 
     def warnings(self) -> Iterator[tuple[type[Warning], str]]:
         """What whoever called ``fit`` is to be warned of."""

@@ -252,7 +252,7 @@ def _run(
         with unwarned():  # told by the outcome, by the reference, once for all, and by the reason
             pca = FederatedPCA(**settings, solver=solver, engine=engine, callback=callback).fit(held)
         seconds = measure.seconds(time.perf_counter())
-        residual, sine = measure.accuracy(engine.outcomes[-1].arrays["basis"])
+        residual, sine = measure.accuracy(engine.bases[-1])
     except InputError as error:
         return Run(name, NOT_APPLICABLE, str(error))
     except (EigenpactError, np.linalg.LinAlgError) as error:

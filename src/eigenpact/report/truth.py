@@ -136,7 +136,7 @@ def _iterated(held: Mapping[str, Any], settings: Mapping[str, Any]) -> Reference
     with unwarned():  # told by the uncertainty
         pca = FederatedPCA(**{**settings, **tightest}, solver=Krylov(), engine=engine).fit(held)
     return Reference(
-        basis=engine.outcomes[-1].arrays["basis"],
+        basis=engine.bases[-1],
         how=f"block Krylov on all {pca.n_samples_seen_} rows, {pca.stop_reason_}",
         uncertainty=1.0 if pca.angle_estimate_ is None else pca.angle_estimate_,
         seconds=time.perf_counter() - begin,

@@ -1,4 +1,4 @@
-"""An engine that takes notes: which collective asked for which local function, and the outcome in full precision."""
+"""An engine that takes notes: which collective asked for which local function, and the basis in full precision."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from ..engines import InProcess
 from ..errors import NotConvergedWarning, NotIdentifiableWarning
+from ..estimators.pca import JointResult
+from ..numerics.linalg import Array
 from ..runtime import Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
 
 
@@ -28,12 +30,12 @@ class Watched(InProcess):
     Attributes
     ----------
     steps : (epoch, step) -> (kind of collective, full name of the local function)
-    outcomes : list of Outcome
-        One for each run; the ``basis`` (d x k) in its arrays is float64 even where rows are single precision.
+    bases : list of (d, k) arrays
+        The basis that each run of FederatedPCA ended with, float64 even where rows are single precision.
     """
 
     steps: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
-    outcomes: list[Outcome] = field(default_factory=list)
+    bases: list[Array] = field(default_factory=list)
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Serve the sites and run the job, taking notes."""
@@ -41,5 +43,6 @@ class Watched(InProcess):
         def note(request: Request, _response: Response) -> None:
             self.steps[request.epoch, request.step] = request.kind, request.function
 
-        self.outcomes.append(super().execute(sites, tapped(job, note), graph=graph, summation=summation))
-        return self.outcomes[-1]
+        outcome = super().execute(sites, tapped(job, note), graph=graph, summation=summation)
+        self.bases.append(JointResult.from_outcome(outcome).basis)
+        return outcome
