@@ -26,8 +26,9 @@ from tests.engines.flower_federation import CASES, FlowerParties
 from tests.engines.three_sites import SOLVERS_POLICY, three_sites
 
 from benchmarks.table import Row, pytest_row
-from eigenpact import FederatedPCA, NotConvergedWarning, load_model
+from eigenpact import FederatedPCA, load_model
 from eigenpact.engines import Flower, InProcess
+from eigenpact.errors import NotConvergedWarning
 
 ROUNDS = {"small": 4, "paper": 12}
 TIMEOUT = 25.0
