@@ -51,8 +51,9 @@ def _fewer_lines() -> Iterator[Row]:
             yield Row(title, bar, f"{new} now", None, f"commit {BEFORE} is not in this checkout")
         else:
             met = old - new >= FEWER
-            why = "" if met else "what is written twice was the smaller part; what is left is features, and typed results are new"
-            yield Row(title, bar, f"{old} before, {new} now: {old - new} fewer", met, why)
+            why = "" if met else "there are more and smaller files, each with its imports; declarations and typed results are new"
+            change = f"{old - new} fewer" if new <= old else f"{new - old} more"
+            yield Row(title, bar, f"{old} before, {new} now: {change}", met, why)
 
 
 def _before() -> tuple[int, int] | None:
