@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("installed")  # they are installed once
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "examples" / "nystrom-solver", ROOT / "tests" / "examples" / "four_solvers")
 
