@@ -286,6 +286,7 @@ def test_what_is_declared_is_planned() -> None:
     """Only the own site of solvers that have a proxy depends on whether there is one."""
     assert "at" in plan_of(Asking("a"), 10, 1).kinds
     assert "at" not in plan_of(Krylov(), 10, 1).kinds
+    assert "at" not in plan_of(ep.solvers.Auto(), 10, 1).kinds
     assert "at" in plan_of(Krylov(proxy="a"), 10, 1).kinds
     with pytest.raises(InterruptedError):
         ep.FederatedPCA(1, solver=Asking("a")).fit({"a": np.eye(3), "b": 2 * np.eye(3)})

@@ -25,8 +25,8 @@ def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *
     starts = [family.starts[begun]] if isinstance(begun, str) and begun in family.starts else []
     parts = [*family.always, *declared.parts, *starts, *also]
     kinds = set(kinds_of(parts))
-    if hasattr(algorithm, "proxy") and not isinstance(algorithm.proxy, str):
-        kinds -= {At.kind}  # the coordinator's own site is asked only where there is one
+    if not isinstance(getattr(algorithm, "proxy", None), str) and (hasattr(algorithm, "proxy") or At not in declared.own.uses):
+        kinds -= {At.kind}  # solvers with a proxy, and "auto", which has several of them, ask one site only if it is the proxy
     count = n_components if isinstance(n_components, int) else None
     return Plan(declared.name, functions_in(parts, kinds), tuple(sorted(kinds)), max_rounds, count)
 
