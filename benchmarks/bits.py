@@ -4,7 +4,8 @@ Usage: python -m benchmarks.bits COMMIT [ENGINE ...]
 
 Each checkout runs its own tests (in-process, MPI, Dask, NVIDIA FLARE, Flower) with its own source, while this file, as a plugin
 of pytest, writes down every answer there: bits of all arrays, rows of the ledger, rounds, reasons.  How many are equal in both is
-printed for each engine; the exit code is 1 if one differs or is missing.
+printed for each engine; the exit code is 1 if one differs or is missing.  The same
+answer in several tests counts for each of them.
 """
 
 from __future__ import annotations
@@ -119,12 +120,14 @@ def main() -> None:
                     answers_of(checkout, engine, Path(place, f"{engine}-{name}"))
                     for name, checkout in (("old", before), ("new", ROOT))
                 )
-                left = list(old)
-                same = sum(bool(line in left and (left.remove(line) or True)) for line in new)
-                worst = max(worst, len(old) - same, len(new) - same)
-                print(f"{engine}: {same} of {len(new)} answers equal those of {asked.commit} (which has {len(old)})", flush=True)
-                for line in [*dict.fromkeys([*left, *(line for line in new if line not in old)])][:10]:
-                    print("  differs:", *json.loads(line)[:2])
+                answers = [{json.dumps(json.loads(line)[1:]) for line in lines} for lines in (old, new)]
+                strange = [line for line in new if json.dumps(json.loads(line)[1:]) not in answers[0]]
+                gone = [line for line in old if json.dumps(json.loads(line)[1:]) not in answers[1]]
+                same = len(new) - len(strange)
+                worst = max(worst, len(strange), len(gone))
+                print(f"{engine}: {same} of {len(new)} answers equal those of {asked.commit}, which has {len(old)}", flush=True)
+                for line in [*strange, *gone][:10]:
+                    print("  differs, or is in one of both only:", *json.loads(line)[:2])
         finally:
             subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", before], check=True)
     raise SystemExit(min(worst, 1))
