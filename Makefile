@@ -34,7 +34,7 @@ lint: $(VENV)/test.stamp ## ruff and mypy --strict
 	$(BIN)/mypy
 
 test: lint ## lint, then all tests but the slow and the violent ones, on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadgroup -m "not faults and not paper"  # one of three mostly waits for FLARE
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "not faults and not paper"
 
 test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts or follow a page through a whole federation
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
