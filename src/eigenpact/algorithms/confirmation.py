@@ -79,10 +79,15 @@ class Verdict:
     better: Array
     rounds: int
 
-    def good(self, goal: Goal) -> bool:
-        """Whether the answer may be called converged: by its angle, or where equal variances leave none, by its residual."""
+    def good(self, goal: Goal, setup: Setup) -> bool:
+        """Whether the answer may be called converged: by its angle, or where equal variances leave none, by its residual.
+
+        Where sites round their replies, a residual of that size is as good as it gets.
+        """
         if not self.certain or self.lost:
             return False
+        if setup.at_grain(self.kkt):
+            return True
         if goal.tol is not None and self.kkt <= goal.tol:
             return True
         return goal.angle is not None and (self.kkt if self.angle is None else self.angle) <= goal.angle
@@ -129,7 +134,7 @@ def unconfirmed(Z: Array, CZ: Array, trace: float, rounds: int) -> Verdict:
 
 def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
     """The answer that a confirmation was about."""
-    converged = verdict.good(goal)
+    converged = verdict.good(goal, setup)
     if converged:
         reason = goal.reached(verdict.kkt, verdict.angle, verdict.cut, len(verdict.values))
     else:

@@ -185,7 +185,7 @@ class View:
         """Rayleigh-Ritz on ``space`` (line 4), and what it proves."""
         ritz = _ritz(setup, space)
         residual = float(np.linalg.norm(ritz.residual)) / setup.trace if setup.trace > 0 else 0.0
-        found, rough = certify(space, ritz, omega), ritz_gap_angle(ritz)
+        found, rough = certify(space, ritz, omega, setup.noise), ritz_gap_angle(ritz)
         angle = None if found.angle is None else max(found.rounding, past.factor(ritz.Z, rough) * found.angle)
         settled = _settled(found, stand.after(rough).idle, residual) or setup.trace <= 0
         enough = setup.wanted(ritz.values) is not None

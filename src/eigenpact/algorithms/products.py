@@ -8,7 +8,7 @@ from .method import Part
 from .setup import CENTRE, rows_of
 
 
-@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace", means={"Z": "orthonormal"})
 def scatter_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z): summed over sites it is C Z."""
     return rows_of(site).scatter_action(Z)

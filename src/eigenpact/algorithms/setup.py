@@ -11,10 +11,12 @@ Rounds
        large numbers would lose the digits that matter.  The site's mean m_i is rounded, too; the mean of what it leaves of the
        rows is added to m_i - m, and taken from the deviations.  So both add up to the squares of X_i - 1 m^T for the very m that
        was sent, which are the rows that solvers use.
-    Then every site is told the centre and the scale once, and keeps them.
+    Then every site is told centre, scale and trace once, and keeps them.  Products are made about its own mean
+    (``numerics/site_rows.py``): what is agreed never meets a single entry.
 
 Leaves the site
-    n_i, the sums of its columns (d), then two numbers (or two vectors of length d when features are scaled), all summed.
+    n_i, the sums of its columns (d), then two numbers (or two vectors of length d when features are scaled), and how coarsely
+    the site rounds its replies, all summed.
 
 References
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", Am. Stat. 37 (1983), on two passes.
@@ -28,10 +30,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
 from ..numerics.rows import Rows
+from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
+from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
 
 LARGEST_TRACE = 1e140
@@ -46,10 +50,22 @@ NOISE = 1e-13
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
 
+MARGIN = 2.0
+"""How many times its root mean square what sites round away may be."""
+
 OTHER_UNITS = "give the data in other units, for example"
 
-CENTRE = ("mean", "scale")
+CENTRE = ("mean", "scale", "own")
 """Names under which a site keeps what :func:`rows_of` reads: declare ``reads=CENTRE`` where you call it."""
+
+OWN = ("own", "within")
+"""A site's own mean with what rounding left of it, and its squared deviations: found in the second round, used after it."""
+
+AGREED = (*CENTRE, "trace")
+"""What a site is told, and keeps, once in an epoch."""
+
+SLACK = 1e-9
+"""A pooled trace may be smaller than a site's own by this share: both are rounded."""
 
 Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
@@ -67,35 +83,81 @@ def count_and_sum(site: Site) -> Any:
     return np.int64(1), np.int64(single), np.int64(rows.n), rows.column_sums()
 
 
-@local(takes={"mean": "d"}, sends={"within": "", "between": ""}, setup=True)
-def spread(site: Site, mean: Array) -> Any:
-    """Squared deviations within the site, and n_i ||m_i - m||^2 between the site's mean and the pooled one."""
-    within, between = _spread_by_feature(site, mean)
-    return within.sum(), between.sum()
+@local(
+    takes={"mean": "d"},
+    sends={"within": "", "between": "", "grain": ""},
+    keeps=OWN,
+    means={"mean": "centre"},
+    setup=True,
+    version=2,
+)
+def spread(site: Site, mean: Array) -> Reply:
+    """Squared deviations within the site, n_i ||m_i - m||^2 between the site's mean and the pooled one, and its ``grain``."""
+    within, between, keep = _spread_by_feature(site, mean)
+    return Reply((within.sum(), between.sum(), np.float64(site.grain**2)), keep)
 
 
-@local(takes={"mean": "d"}, sends={"within": "d", "between": "d"}, setup=True)
-def spread_by_feature(site: Site, mean: Array) -> Any:
+@local(
+    takes={"mean": "d"},
+    sends={"within": "d", "between": "d", "grain": ""},
+    keeps=OWN,
+    means={"mean": "centre"},
+    setup=True,
+    version=2,
+)
+def spread_by_feature(site: Site, mean: Array) -> Reply:
     """As ``spread``, feature by feature; needed only to scale them."""
-    return _spread_by_feature(site, mean)
+    within, between, keep = _spread_by_feature(site, mean)
+    return Reply((within, between, np.float64(site.grain**2)), keep)
 
 
-@local(takes={"mean": "d", "scale": "d"}, keeps=CENTRE, setup=True)
-def keep_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
-    """Remember the agreed centre and scale; None where there is nothing to do."""
-    return Reply(keep={"mean": mean if np.any(mean) else None, "scale": _scale_or_none(scale)})
+@local(
+    takes={"mean": "d", "scale": "d", "trace": ""},
+    reads=(*AGREED, *OWN),
+    keeps=AGREED,
+    means={"mean": "centre", "scale": "scale", "trace": "trace"},
+    setup=True,
+    version=2,
+)
+def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
+    """Remember the agreed centre, scale and trace; None where there is nothing to do."""
+    return _keep(site, mean, scale, float(trace))
 
 
-@local(takes={"scale": "d"}, keeps=CENTRE, setup=True)
-def keep_own_centre(site: Site, scale: Array) -> Reply:
-    """Remember the site's own mean as its centre, and the agreed scale."""
-    rows = Rows(site.X)
-    return Reply(keep={"mean": rows.column_sums() / max(rows.n, 1), "scale": _scale_or_none(scale)})
+@local(
+    takes={"scale": "d", "trace": ""},
+    reads=(*AGREED, *OWN),
+    keeps=AGREED,
+    means={"scale": "scale", "trace": "trace"},
+    setup=True,
+    version=2,
+)
+def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
+    """Remember the site's own mean as its centre, and the agreed scale and trace."""
+    return _keep(site, None, scale, float(trace))
 
 
-def rows_of(site: Site) -> Rows:
+def _keep(site: Site, mean: Array | None, scale: Array, trace: float) -> Reply:
+    """What a site keeps of a set-up, which is agreed once in an epoch; ``mean`` None for its own.
+
+    A site that rounds its replies to a share of the trace refuses a trace below its own: it would round to nothing.
+    """
+    if "trace" in site.kept:
+        raise PolicyError("rule set-up: centre, scale and trace were agreed in this epoch already")
+    own, within = (site.kept["own"], site.kept["within"]) if "own" in site.kept else own_mean(site.X)
+    centre = own.sum(axis=0) if mean is None else mean
+    if site.grain:
+        shift = own[0] - centre + own[1]
+        least = float(((within + site.X.shape[0] * shift**2) / scale**2).sum())
+        if not trace >= (1 - SLACK) * least:
+            raise PolicyError("rule exact_replies = false: the pooled trace that was told is below this site's own")
+    keep = {"mean": centre if mean is None or np.any(mean) else None, "scale": _scale_or_none(scale), "own": own, "trace": trace}
+    return Reply(keep=keep)
+
+
+def rows_of(site: Site) -> SiteRows:
     """The site's rows Y_i = (X_i - 1 m^T) D^-1, for use inside local functions that declare ``reads=CENTRE``."""
-    return Rows(site.X, site.kept["mean"], site.kept["scale"])
+    return SiteRows(site.X, site.kept["mean"], site.kept["scale"], site.kept["own"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +188,8 @@ class Setup:
         Pooled mean (whatever ``center`` is) and the scale in use (ones for none).
     trace : float
         Trace of the scatter C that the solver diagonalizes.
+    grain : float
+        Root mean square of what rounding at the sites changes an entry of a summed product by; 0 where all reply exactly.
     between_share : float
         Share of the pooled variance that lies between the sites' means; "pooled" and "site" centring differ by it.
     offset : float
@@ -141,6 +205,7 @@ class Setup:
     mean: Array
     scale: Array
     trace: float
+    grain: float
     between_share: float
     offset: float
     n_components: int | float
@@ -151,7 +216,22 @@ class Setup:
 
     def stopping_tol(self, default: float) -> float:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
-        return max(TIGHTEST_TOL, default if self.tol is None else self.tol)
+        return max(self.tightest, default if self.tol is None else self.tol)
+
+    @property
+    def tightest(self) -> float:
+        """Scaled residuals below this are rounding errors, of products or of sites that round their replies."""
+        columns = width if isinstance(width := self.n_components, int) else self.n_features
+        return max(TIGHTEST_TOL, self.noise * float(np.sqrt(columns)) / self.trace if self.trace > 0 else 0.0)
+
+    def at_grain(self, residual: float) -> bool:
+        """Whether a scaled residual is as small as sites that round their replies let it become."""
+        return self.grain > 0 and residual <= MARGIN * self.tightest
+
+    @property
+    def noise(self) -> float:
+        """The length that a column of a summed product is off by, at most, where sites round their replies."""
+        return MARGIN * self.grain * float(np.sqrt(self.n_features))
 
     def whole_components(self) -> int:
         """The number of components, for solvers that need one before they begin."""
@@ -198,22 +278,23 @@ async def agree(problem: Problem) -> Setup:
     n_components = check_n_components(problem.n_components, n, d)
     mean = sums / n
     if problem.scale is None:
-        within, between = await Sum(spread, mean)  # round 2
+        within, between, grains = await Sum(spread, mean)  # round 2
         scale = np.ones(d)
     else:
-        within, between = await Sum(spread_by_feature, mean)  # round 2
+        within, between, grains = await Sum(spread_by_feature, mean)  # round 2
         scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean, int(n_sites))
         within, between = float((within / scale**2).sum()), float((between / scale**2).sum())
     total = within + between + (n * _not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
     if problem.center == "site":
-        await Local(keep_own_centre, scale)
         total = within
-    else:
-        await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale)
     if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
     if 0 < total < 1 / LARGEST_TRACE:
         raise InputError(f"the squares of the values underflow; {OTHER_UNITS} multiplied by 1e100")
+    if problem.center == "site":
+        await Local(keep_own_centre, scale, np.float64(total))
+    else:
+        await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale, np.float64(total))
     spread_total = float(within + between)
     offset = 0.0 if problem.center is False else float(np.hypot.reduce(mean / scale))  # which does not overflow
     if problem.center == "site":
@@ -226,6 +307,7 @@ async def agree(problem: Problem) -> Setup:
         mean=mean,
         scale=scale,
         trace=float(total),
+        grain=quantum(float(total), 1.0) * float(np.sqrt(VARIANCE * grains)),
         between_share=float(between) / spread_total if spread_total > 0 else 0.0,
         offset=offset,
         n_components=n_components,
@@ -255,17 +337,14 @@ def _scale_or_none(scale: Array) -> Array | None:
     return None if np.all(scale == 1.0) else scale
 
 
-def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array]:
-    """Squared deviations (d,) within and between; those that are not zero stay so, however small."""
+def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array, dict[str, Array]]:
+    """Squared deviations (d,) within and between, those that are not zero stay so, however small; and what is kept of it."""
     n = max(1, int(site.X.shape[0]))
-    own = Rows(site.X).column_sums() / n
-    deviations = Rows(site.X, own)
-    sums, squares = deviations.column_moments()
-    left = sums / n  # own + left is the mean
-    within, shift = np.maximum(squares - n * left**2, 0.0), (own - mean) + left
+    own, within = own_mean(site.X)
+    keep, shift = {"own": own, "within": within}, (own[0] - mean) + own[1]
     if np.any(within < LEAST_SQUARES):
-        within = _not_lost(within, deviations.column_largest() > NOISE * np.abs(own))
-    return within, _not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean))
+        within = _not_lost(within, Rows(site.X, own[0]).column_largest() > NOISE * np.abs(own[0]))
+    return within, _not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean)), keep
 
 
 def _not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:

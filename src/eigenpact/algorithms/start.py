@@ -30,7 +30,7 @@ STIR = 1e-3
 long."""
 
 
-@local(takes={"k": ""}, sends={"V": "d <=k"}, reads=CENTRE, bound="none")
+@local(takes={"k": ""}, sends={"V": "d <=k"}, reads=CENTRE, bound="none", means={"k": "count"})
 def leading_directions(site: Site, k: Any) -> Array:
     """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
     values, vectors = rows_of(site).top(int(k))

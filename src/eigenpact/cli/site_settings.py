@@ -16,6 +16,9 @@ from ..estimators.plans import functions_of
 from ..estimators.registry import solvers_for
 from ..runtime import Policy
 
+SHIPPED = ("gram", "krylov", "lanczos", "davidson", "subspace")
+"""What a new kit allows: exact solvers of which a site answers sums alone."""
+
 ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 COORDINATOR_TIMEOUT = 60.0
 SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
@@ -23,10 +26,17 @@ SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
 POLICY = f"""\
 # What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
 # The file is read by eigenpact site start: stop and start the site after a change.
-solvers = {json.dumps(list(ALL_SOLVERS))}
-min_rows = 20            # with fewer rows this site takes no part
+# Why each rule is there: docs/explanation/security.md.
+solvers = {json.dumps(list(SHIPPED))}
+min_rows = 20            # with fewer rows this site takes no part, and no reply speaks of fewer
 max_rounds = 500         # replies of one run, set-up included
 max_runs_per_day = 50
+max_runs = 1000          # for one version of this site's table
+max_columns = 200000     # answered about one version of this site's table; a scatter matrix counts as all its columns
+max_epochs = 20          # times that one run may begin anew because sites were lost or came back
+exact_replies = false    # true: all digits leave, also those in which a hostile coordinator could hide questions about a row
+reply_bits = 40          # digits of replies that are not exact, below the pooled variance
+secret_streams = true    # which rows are held out, where a solver does so, nobody else can know
 max_components = 100     # columns of anything that is sent here
 max_seconds = 3600       # of computing for one request; then the run is over here
 allow_gather = false     # one-shot starts: the coordinator would see this site's own directions
@@ -90,9 +100,16 @@ def describe(
 
 
 def read_policy(path: Path | None) -> Policy:
-    """A site's rules, without a file those of a new kit; the functions of what they allow are listed by themselves."""
+    """A site's rules, without a file those of a new kit; the functions of what they allow are listed by themselves.
+
+    A file must name its solvers: an empty one would allow whatever is installed.
+    """
     facts = tomllib.loads(POLICY) if path is None else read_toml(path)
-    solvers = facts.get("solvers", list(ALL_SOLVERS))
+    if "solvers" not in facts:
+        raise InputError(
+            f"{path} does not say which solvers are allowed; add a line such as solvers = {json.dumps(list(SHIPPED))}"
+        )
+    solvers = facts["solvers"]
     listed = facts.get("functions", [])
     policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}

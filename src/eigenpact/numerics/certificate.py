@@ -134,18 +134,21 @@ class Certificate:
     rank: int
 
 
-def certify(space: KrylovSpace, ritz: Ritz, omega: Array) -> Certificate:
-    """The certificate of ``ritz`` from a space whose span contains the random block ``omega`` (d x b)."""
+def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -> Certificate:
+    """The certificate of ``ritz`` from a space whose span contains the random block ``omega`` (d x b).
+
+    Products are known to be off by ``coarse``, the length of a column, beside rounding errors.
+    """
     d, k, values = space.Q.shape[0], ritz.Z.shape[1], ritz.values
     if k >= d:
         return Certificate(0.0, 0.0, missed=False, cut="clear", rank=k)
-    noise = rounding_errors(space, ritz)
+    noise = np.maximum(rounding_errors(space, ritz), coarse)
     rank = int(np.sum(values[:k] > ZERO * float(noise.max(initial=0.0))))
     if rank < k:
         if rank == 0:
             return Certificate(None, 1.0, missed=False, cut="empty", rank=0)
         leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
-        found = certify(space, leading, omega)
+        found = certify(space, leading, omega, coarse)
         known: Cut = "clear" if found.missed else "empty"
         return Certificate(found.angle, found.rounding, found.missed, cut=known, rank=min(rank, found.rank))
     if k >= space.size:

@@ -37,14 +37,20 @@ class Gate:
     n_rows : int
     features : sequence of str, or int
         The site's columns in order, or their number.
+    data : str
+        The version of the rows: what was answered is counted for each.
     """
 
-    def __init__(self, site: str, policy: Policy, ledger: SiteLedger, *, n_rows: int, features: Sequence[str] | int) -> None:
+    def __init__(
+        self, site: str, policy: Policy, ledger: SiteLedger, *, n_rows: int, features: Sequence[str] | int, data: str = ""
+    ) -> None:
         self._site = site
         self._policy = policy
         self._ledger = ledger
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
+        self._n_features = features if isinstance(features, int) else len(features)
+        self._data = data
         self._plan: Plan | None = None
         self._run = ""
         self._withdrawn = ""  # why the plan would no longer be admitted
@@ -65,7 +71,14 @@ class Gate:
             with self._ledger.locked():
                 if not self._ledger.knows(run) and self._ledger.runs_today() >= most:
                     raise PolicyError(f"rule max_runs_per_day = {most}: as many runs were admitted already")
-                row = {"solver": plan.solver, "n_components": plan.n_components, "max_rounds": plan.max_rounds}
+                if not self._ledger.knows(run) and self._ledger.runs(self._data) >= self._policy.max_runs:
+                    raise PolicyError(f"rule max_runs = {self._policy.max_runs}: as many runs saw these rows already")
+                row = {
+                    "solver": plan.solver,
+                    "n_components": plan.n_components,
+                    "max_rounds": plan.max_rounds,
+                    "data": self._data,
+                }
                 self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
             self.refused(run, str(error))
@@ -99,10 +112,12 @@ class Gate:
         shapes, dtypes, size = describe(response.arrays)
         if not shapes:
             return
+        columns = 0 if again else columns_of(response.arrays, self._n_features)
         try:
             with self._ledger.locked():
                 if not again:
                     self._check_rounds(request.run)
+                    self._check_columns(columns)
                 self._ledger.write(
                     run=request.run,
                     what="sent again" if again else "sent",
@@ -114,6 +129,8 @@ class Gate:
                     shapes=shapes,
                     dtypes=dtypes,
                     bytes=size,
+                    columns=columns,
+                    data=self._data,
                 )
         except PolicyError as error:
             self.refused(request.run, str(error), request.function)
@@ -180,6 +197,17 @@ class Gate:
         if request.kind != "local":
             self._check_rounds(request.run)
         self._check_widths(function, request.args)
+        wrong = function.check_meanings(request.args)
+        if wrong:
+            raise PolicyError(f"rule arguments: {wrong}")
+        if self._ledger.begins(request.run, request.epoch) and self._ledger.epochs(request.run) >= rules.max_epochs:
+            raise PolicyError(f"rule max_epochs = {rules.max_epochs}: this run began as often already")
+
+    def _check_columns(self, columns: int) -> None:
+        """Before the columns of a reply leave: how many left before, for these rows."""
+        most = self._policy.max_columns
+        if self._ledger.columns(self._data) + columns > most:
+            raise PolicyError(f"rule max_columns = {most}: with this reply more columns about these rows would have left")
 
     def _check_rounds(self, run: str) -> None:
         most = self._policy.max_rounds
@@ -204,3 +232,14 @@ class Gate:
             if max([*chosen, *number], default=0) > most:
                 size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"
                 raise PolicyError(f"rule max_components = {most}: argument {label!r} of {function.short_name} is {size}")
+
+
+def columns_of(arrays: Arrays, d: int) -> int:
+    """How many columns of d numbers a reply amounts to; a triangle of d (d + 1) / 2 numbers is a matrix of d columns.
+
+    >>> import numpy as np
+    >>> columns_of((np.zeros((3, 2)), np.zeros(1)), 3), columns_of((np.zeros(6),), 3)
+    (3, 3)
+    """
+    triangle = d * (d + 1) // 2
+    return sum(d if array.shape == (triangle,) else -(-array.size // max(1, d)) for array in arrays)

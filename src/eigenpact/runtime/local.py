@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import WireError
+from .meanings import MEANINGS, wrong_form
 from .shapes import Shape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
@@ -81,6 +82,7 @@ class LocalFunction:
     keeps: tuple[str, ...]
     reads: tuple[str, ...]
     bounds: Mapping[str, str]
+    means: Mapping[str, str]
     setup: bool
 
     def __call__(self, site: Any, *args: Any) -> Any:
@@ -108,6 +110,14 @@ class LocalFunction:
             if sizes.setdefault(label, int(a)) != a:
                 raise WireError(f"{self.name}: argument {label!r} is {a}, but size {label!r} is {sizes[label]} already")
         return sizes
+
+    def check_meanings(self, args: Arrays) -> str:
+        """Why an argument cannot be what it is declared to be; empty if all can."""
+        for label, a in zip(self.takes, args, strict=True):
+            wrong = wrong_form(self.means[label], a)
+            if wrong:
+                return f"argument {label!r} of {self.short_name} is to be {MEANINGS[self.means[label]][0]}, but {wrong}"
+        return ""
 
     def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:
         """Check what leaves the site against ``sends``."""
@@ -154,6 +164,7 @@ def local(
     reads: Iterable[str] = (),
     keeps: Iterable[str] = (),
     bound: str | Mapping[str, str] = "none",
+    means: Mapping[str, str] | None = None,
     setup: bool = False,
     name: str | None = None,
     version: int = 1,
@@ -170,6 +181,8 @@ def local(
         What the function may remember at its site through ``Reply(keep=...)``.
     bound : name of a bound, or name -> bound
         Magnitude of the summed arrays; one of ``BOUNDS``.
+    means : name -> meaning
+        What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
     setup : bool
         Rounds of this function are counted as set-up.
     name : str, optional
@@ -194,6 +207,7 @@ def local(
             keeps=tuple(keeps),
             reads=tuple(reads),
             bounds=_bounds(bound, sent, body),
+            means=_meanings(means or {}, takes or {}, body),
             setup=setup,
         )
         function.__dict__["__doc__"] = body.__doc__
@@ -212,6 +226,17 @@ def _bounds(bound: str | Mapping[str, str], sent: Collection[str], body: Callabl
                 f"for what it sends ({', '.join(sent) or 'nothing'})"
             )
     return bounds
+
+
+def _meanings(means: Mapping[str, str], taken: Collection[str], body: Callable[..., Any]) -> dict[str, str]:
+    """The meaning of every argument."""
+    for label, value in means.items():
+        if value not in MEANINGS or label not in taken:
+            raise WireError(
+                f"meaning {value!r} of {label!r} in {body.__qualname__}: allowed are {', '.join(MEANINGS)}, "
+                f"for what it takes ({', '.join(taken) or 'nothing'})"
+            )
+    return dict.fromkeys(taken, "numbers") | dict(means)
 
 
 def _registered(function: LocalFunction) -> LocalFunction:
@@ -310,7 +335,9 @@ def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:
     rows = []
     for function in functions:
         base = {"function": function.short_name}
-        rows += [base | {"way": "to site", "array": k, "shape": s.text, "bound": ""} for k, s in function.takes.items()]
+        rows += [
+            base | {"way": "to site", "array": k, "shape": s.text, "bound": function.means[k]} for k, s in function.takes.items()
+        ]
         rows += [
             base | {"way": "from site", "array": k, "shape": s.text, "bound": function.bounds[k]}
             for k, s in function.sends.items()

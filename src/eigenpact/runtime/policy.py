@@ -37,6 +37,11 @@ class Policy:
         Replies of one run, set-up included; counted over restarts of site and coordinator.
     max_runs_per_day : int
         Runs admitted within 24 hours.
+    max_runs, max_columns : int
+        Runs admitted, and columns answered, for one version of the site's rows; a scatter matrix counts as all its columns.
+        Whoever has as many columns as there are features knows the scatter matrix; what more could tell is rounding.
+    max_epochs : int
+        Times that one run may begin anew, as it does when sites are lost or come back: as often centre and scale are agreed.
     max_components : int
         Columns of any array that is sent here, and components that may be asked for.
     max_message_bytes : int
@@ -45,6 +50,14 @@ class Policy:
         Seconds that one request may be computed here; then this site's part of the run ends.
     allow_gather, allow_at, allow_max, allow_chain : bool
         Whether collectives are allowed that show this site's reply, and not only its part of a sum, to someone.
+    exact_replies : bool
+        Whether replies leave with all their digits; else in fixed point (``fixed_point.py``), which closes the rounding of single
+        rows as a channel and costs accuracy that results tell.
+    reply_bits : int
+        Binary digits of replies that are not exact, below the pooled trace.
+    secret_streams : bool
+        Whether random streams here, which choose rows to hold out, begin with what only this site knows; else with the seed and
+        the site's name, which a coordinator knows.
     allow_digest : bool
         Whether runs with a journal are allowed, which ask for a keyed digest of the rows (``fingerprint.py``).  The function
         that makes it need not be listed.
@@ -56,6 +69,9 @@ class Policy:
     min_rows: int = 20
     max_rounds: int = 500
     max_runs_per_day: int = 50
+    max_runs: int = 1000
+    max_columns: int = 200_000
+    max_epochs: int = 20
     max_components: int = 100
     max_message_bytes: int = 1 << 28
     max_seconds: int = 3600
@@ -64,6 +80,9 @@ class Policy:
     allow_max: bool = False
     allow_chain: bool = False
     allow_digest: bool = True
+    exact_replies: bool = False
+    reply_bits: int = 40
+    secret_streams: bool = True
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:
@@ -88,6 +107,11 @@ class Policy:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return asdict(self)
+
+    @property
+    def grain(self) -> float:
+        """The share of the pooled trace that replies are rounded to; 0 where they are exact."""
+        return 0.0 if self.exact_replies else 2.0**-self.reply_bits
 
     def load(self) -> None:
         """Import the owner's modules, and see that every function is known that the rules name: a slip would allow less."""

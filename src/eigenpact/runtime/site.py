@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import EigenpactError, SiteError, StepError, WireError
+from . import wire
 from .fingerprint import DIGEST, rows_digest
+from .fixed_point import ROUNDED, quantum, rounded
 from .gate import Gate
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
@@ -39,6 +41,12 @@ class Site:
         Neighbours in the graph, in graph programs.
     features : tuple of str
         Names of the columns, where the site's owner gave them; for the digest of its rows.
+    grain : float
+        The share of the pooled trace that replies are rounded to; 0 where they are exact.
+    min_rows : int
+        Functions that speak of a part of the rows speak of at least this many, or withhold their reply.
+    secret : bytes
+        What only this site knows, where its owner keeps such a thing: random streams begin with it.
     """
 
     name: str
@@ -47,9 +55,15 @@ class Site:
     inbox: Mapping[str, Arrays] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    grain: float = 0.0
+    min_rows: int = 1
+    secret: bytes = field(default=b"", repr=False)
 
     def rng(self, seed: int) -> np.random.Generator:
-        """A random stream of this site's own, determined by the seed and the site's name."""
+        """A random stream of this site's own, determined by the seed and the site's name; nobody else's with a secret."""
+        if self.secret:
+            told = hashlib.blake2b(f"{int(seed)} {self.name}".encode(), key=self.secret, digest_size=16).digest()
+            return np.random.default_rng(int.from_bytes(told, "little"))
         name = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
         return np.random.default_rng([int(seed), name])
 
@@ -109,6 +123,7 @@ class SiteServer:
         summation: Summation | None = None,
         gate: Gate | None = None,
         features: tuple[str, ...] = (),
+        secret: bytes = b"",
     ) -> None:
         self.name = name
         self.n_features = int(X.shape[1])
@@ -117,6 +132,8 @@ class SiteServer:
         self._neighbours = neighbours
         self._summation = summation or PlainSum()
         self._gate = gate
+        self._secret = secret
+        self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
         self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
         self._kept: dict[str, Any] = {}
         self._inbox: dict[str, Arrays] = {}
@@ -217,7 +234,8 @@ class SiteServer:
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
-        site = Site(self.name, self._X, kept, inbox, self._neighbours, self._features)
+        known = self._neighbours, self._features, self._grain, self._min_rows, self._secret
+        site = Site(self.name, self._X, kept, inbox, *known)
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)
@@ -233,6 +251,14 @@ class SiteServer:
         self._kept |= reply.keep
         self._inbox = {}
         return response
+
+    def _rounded(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> Arrays:
+        """A reply in fixed point, as far as its magnitude is known to be a share of the agreed trace."""
+        unit, question = quantum(self._kept.get("trace", 0.0), self._grain), wire.digest(function.name, args)
+        return tuple(
+            rounded(a, unit, self._secret, f"{question} {label}".encode()) if function.bounds[label] in ROUNDED else a
+            for label, a in zip(function.sends, arrays, strict=True)
+        )
 
     def _respond(self, request: Request, function: LocalFunction, send: Any, sizes: dict[str, int]) -> Response:
         if request.kind == "exchange":
@@ -251,6 +277,8 @@ class SiteServer:
         if request.kind == "consider":  # the node's own value in a maximum over the graph: stays here
             (self._kept[MAXIMUM],) = arrays
             return Response(self.name)
+        if self._grain:
+            arrays = self._rounded(function, request.args, arrays)
         if request.kind == "sum":
             arrays = self._summation.encode(function, self.name, request.step, arrays)
         return Response(self.name, arrays)

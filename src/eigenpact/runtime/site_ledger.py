@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import FileError
-from ..storage import owner_only, sync, writing
+from ..storage import owner_only, replace_private, sync, writing
 
+SECRET_BYTES = 32
 MOST_TOLD = 500
 """Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
 
@@ -31,6 +32,19 @@ class SiteLedger:
         if self.path.exists():
             with self.locked():
                 pass
+
+    def secret(self) -> bytes:
+        """32 bytes that only this site knows, in a file of its owner alone beside the ledger; made at the first call."""
+        path = self.path.with_name(self.path.name + ".secret")
+        with self.locked():
+            try:
+                known = path.read_bytes()
+            except FileNotFoundError:
+                known = os.urandom(SECRET_BYTES)
+                replace_private(path, [known])
+        if len(known) != SECRET_BYTES:
+            raise FileError(f"{path} must hold {SECRET_BYTES} bytes, it holds {len(known)}; remove it, and another is made")
+        return known
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -74,7 +88,26 @@ class SiteLedger:
         """Replies sent in a run so far."""
         return self._replies.get(run, 0)
 
+    def runs(self, data: str) -> int:
+        """Runs admitted for a version of the rows."""
+        return self._runs.get(data, 0)
+
+    def columns(self, data: str) -> int:
+        """Columns that left about a version of the rows."""
+        return self._columns.get(data, 0)
+
+    def begins(self, run: str, epoch: int) -> bool:
+        """Whether nothing of this epoch left so far."""
+        return epoch not in self._epochs.get(run, ())
+
+    def epochs(self, run: str) -> int:
+        """Epochs of a run in which something left."""
+        return len(self._epochs.get(run, ()))
+
     def _forget(self) -> None:
+        self._runs: dict[str, int] = {}
+        self._columns: dict[str, int] = {}
+        self._epochs: dict[str, set[int]] = {}
         self._admitted: dict[str, datetime] = {}
         self._replies: dict[str, int] = {}
         self._counted, self._lines = 0, 0  # bytes and lines
@@ -94,11 +127,14 @@ class SiteLedger:
             file.truncate(self._counted)
 
     def _note(self, row: Mapping[str, Any]) -> None:
-        run = str(row.get("run", ""))
+        run, data = str(row.get("run", "")), str(row.get("data", ""))
         if row.get("what") == "admitted":
+            self._runs[data] = self._runs.get(data, 0) + (run not in self._admitted)
             self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
         elif row.get("what") == "sent":
             self._replies[run] = self._replies.get(run, 0) + 1
+            self._columns[data] = self._columns.get(data, 0) + int(row.get("columns", 0))
+            self._epochs.setdefault(run, set()).add(int(row.get("epoch", 0)))
 
 
 def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:

@@ -145,7 +145,7 @@ def test_literal_mode_is_algorithm_1(p: int, unit: Any) -> None:
 def robust(rows: Array, kept: dict[str, Any], Z: Array, inner: str = "subspace", steps: int = 3, stiffness: float = 1.0) -> Reply:
     """One round at a site whose rows have zero mean."""
     largest = np.linalg.eigvalsh(rows.T @ rows)[-1]
-    site = Site("A", rows, {"mean": None, "scale": None, "largest": largest} | kept)
+    site = Site("A", rows, {"mean": None, "scale": None, "own": np.zeros((2, rows.shape[1])), "largest": largest} | kept)
     kind = ["subspace", "lanczos", "exact"].index(inner)
     return faps.consensus_step(site, Z, np.int64(kind), np.int64(steps), np.float64(0.12), np.float64(stiffness))
 

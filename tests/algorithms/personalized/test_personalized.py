@@ -20,6 +20,7 @@ from eigenpact.estimators.choices import find_solver
 from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.rows import Rows
+from eigenpact.numerics.site_rows import own_mean
 from eigenpact.runtime import COORDINATOR, Driver, LocalFunction, RoundRecord, Site
 
 PROBLEMS = {
@@ -451,7 +452,7 @@ def test_error_on_rows_held_out_is_their_reconstruction_error():
     W = np.linalg.qr(rng.normal(size=(6, 3)))[0]
     Y = X[out] - mean
     expected = np.mean(np.sum((Y - Y @ W @ W.T) ** 2, axis=1))
-    site = Site("A", X, {"mean": mean, "scale": None, "held_out": out})
+    site = Site("A", X, {"mean": mean, "scale": None, "own": own_mean(X)[0], "held_out": out})
     assert parts.held_out_error(site, W[:, :1], W[:, 1:]) == pytest.approx(expected, rel=1e-12)
     kept = parts.training(Rows(X, mean), out)
     np.testing.assert_array_equal(kept.X, np.delete(X, out, axis=0))

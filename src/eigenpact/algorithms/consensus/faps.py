@@ -96,6 +96,7 @@ def measure(site: Site) -> Reply:
     reads=(*CENTRE, "delta", "X", "L", "captured", "largest"),
     keeps=("X", "L", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
+    means={"Z": "orthonormal", "inner": "count", "steps": "count", "beta": "threshold", "stiffness": "threshold"},
 )
 def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any) -> Reply:
     """Lines 3 to 5 by the robust rule."""
@@ -120,6 +121,7 @@ def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stif
     reads=(*CENTRE, "beta", "X", "L", "captured", "largest", "distance"),
     keeps=("X", "L", "captured", "beta", "distance"),
     bound={"captured": "trace"},
+    means={"Z": "orthonormal", "inner": "count", "share": "threshold", "absolute": "threshold", "adapt": "count"},
 )
 def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, adapt: Any) -> Reply:
     """Lines 3 to 5 by the paper; beta_i begins at ``share`` lambda_1(C_i) and grows if ``adapt``, or is ``absolute``."""
@@ -230,7 +232,7 @@ class FAPS:
             if settled or exhausted:  # line 7
                 verdict = await confirm(setup, Z, goal, rounds)
                 rounds, ended = verdict.rounds, verdict.rounds + 1 >= setup.max_rounds
-                if self.literal or verdict.good(goal) or ended:
+                if self.literal or verdict.good(goal, setup) or ended:
                     break
                 caution *= verdict.caution(goal, goal.angle or 1.0)
                 if goal.tol is not None:

@@ -59,7 +59,7 @@ class Gram:
         residual = kkt(C @ Z, Z, setup.trace)
         await Progress(basis=Z, objective=setup.share(values[:k]), kkt=residual)
         reason = "exact: the sum of all scatter matrices was factorized"
-        angle, cut = (0.0, "clear") if k == d else rounding_angle(C, Z, values)
+        angle, cut = (0.0, "clear") if k == d else rounding_angle(C, Z, values, setup.noise)
         if cut != "clear":
             reason += f"; {cut_in_words(cut, k)}"
         return Solution(Z, values[:k], residual, angle, True, reason, cut=cut)
@@ -73,18 +73,19 @@ def _rayleigh(C: Array, vectors: Array) -> tuple[Array, Array]:
     return quotients[order], vectors[:, order]
 
 
-def rounding_angle(C: Array, Z: Array, values: Array) -> tuple[float | None, Cut]:
+def rounding_angle(C: Array, Z: Array, values: Array, coarse: float = 0.0) -> tuple[float | None, Cut]:
     """The sine of the angle that rounding errors can turn Z (d x k) by, None where the gap is one of them; and what the cut is.
 
     An entry C_ab is a sum of products of features a and b, known to about eps sqrt(C_aa C_bb).  So C z_j is known to about
     eps ||D z_j|| D y with entries of y in [-1, 1], D the square roots of the diagonal: features of small units keep their digits
-    beside large ones.  Errors within span(Z) turn nothing, so only the part (I - Z Z^T) D y counts.
+    beside large ones.  Errors within span(Z) turn nothing, so only the part (I - Z Z^T) D y counts.  Sites that round their
+    replies add a column of length ``coarse``.
     """
     k, eps = Z.shape[1], float(np.finfo(float).eps)
     D = np.sqrt(np.maximum(np.diagonal(C), 0.0))
     outside = float(np.linalg.norm(np.diag(D) - Z @ (Z.T * D)))
     residual = C @ Z - Z * values[:k]
-    noise = np.linalg.norm(without(residual, Z), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
+    noise = coarse + np.linalg.norm(without(residual, Z), axis=0) + eps * outside * np.linalg.norm(D[:, None] * Z, axis=0)
     if values[k - 1] <= ZERO * noise.max():
         return None, "empty"  # no variance left: any directions would do
     gaps = values[:k] - values[k]

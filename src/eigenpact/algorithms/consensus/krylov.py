@@ -80,6 +80,7 @@ place."""
     sends={"V": "d k"},
     reads=CENTRE,
     bound="unit",
+    means={"Q": "orthonormal", "trace": "trace", "k": "count", "seed": "seed", "accuracy": "threshold"},
 )
 def model_directions(site: Site, Q: Array, CQ: Array, trace: Any, k: Any, seed: Any, accuracy: Any) -> Array:
     """Leading eigenvectors of the secant model whose proxy is this site: computed at the coordinator's own site."""

@@ -57,7 +57,13 @@ from .subspace import Subspace, iteration_state
 Align = Literal["procrustes", "sign", "none"]
 
 
-@local(takes={"Z": "d k", "q": "", "align": ""}, sends={"G": "d k"}, reads=CENTRE, bound="trace")
+@local(
+    takes={"Z": "d k", "q": "", "align": ""},
+    sends={"G": "d k"},
+    reads=CENTRE,
+    bound="trace",
+    means={"Z": "orthonormal", "q": "count", "align": "count"},
+)
 def local_power(site: Site, Z: Array, q: Any, align: Any) -> Array:
     """C_i Z_i, where Z_i is Z after q - 1 subspace iterations with the site's own C_i, turned back towards Z."""
     rows = rows_of(site)

@@ -46,7 +46,7 @@ from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
 from ..parameters import check_choice
 from ..products import PRODUCTS, scatter_action
-from ..setup import TIGHTEST_TOL, Setup
+from ..setup import Setup
 from ..solution import Solution, State, residual_angle
 from ..start import Start, first_block
 
@@ -92,7 +92,11 @@ class Subspace:
             inside = float(values[0])
             angle = residual_angle(residual * setup.trace, inside, ratio * inside) if k < setup.n_features else 0.0
             settled = abs(ratio - ratio_prev) <= STEADY * (1 - ratio)  # else it is not yet the last directions that it tells of
-            good = (goal.tol is not None and residual <= goal.tol) or caution * residual <= TIGHTEST_TOL
+            good = (
+                (goal.tol is not None and residual <= goal.tol)
+                or caution * residual <= setup.tightest
+                or setup.at_grain(residual)
+            )
             good = good or (goal.angle is not None and caution * angle <= goal.angle and settled)  # line 4
             last = rounds + 1 >= setup.max_rounds  # the confirmation takes one round at least
             Z_next, residual_prev = orthonormalize(G), residual  # line 5
@@ -102,7 +106,7 @@ class Subspace:
                 return confirmed_solution(setup, unconfirmed(Z, G, setup.trace, rounds), goal)
             if good or last:
                 verdict = await confirm(setup, Z, goal, rounds)
-                if verdict.good(goal) or verdict.rounds + 1 >= setup.max_rounds:
+                if verdict.good(goal, setup) or verdict.rounds + 1 >= setup.max_rounds:
                     return confirmed_solution(setup, verdict, goal)
                 rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * angle)
                 if verdict.lost:

@@ -51,6 +51,7 @@ from .varpro import exact_local_part
     reads=(*PART, "rank"),
     keeps=("V", "values"),
     bound="trace",
+    means={"U": "orthonormal"},
 )
 def own_part(site: Site, U: Array, r1: Any) -> Reply:
     """What r1 + r2 of the site's own components capture besides U; with a negative r1 none are kept."""

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
+from ...errors import InputError, PolicyError
 from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, random_orthonormal
 from ...numerics.rows import Rows
@@ -85,9 +85,10 @@ class PersonalSetup(Setup):
 @local(
     takes={"rank": "", "keys": "m", "ranks": "m", "share": "", "seed": ""},
     sends={"total": "", "holds": ""},
-    reads=CENTRE,
+    reads=(*CENTRE, "rank"),
     keeps=("rank", "seed", "products", "held_out"),
     bound={"total": "trace", "holds": "count"},
+    means={"rank": "count", "keys": "bits", "ranks": "count", "share": "share", "seed": "seed"},
     setup=True,
 )
 def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np.int64], share: Any, seed: Any) -> Reply:
@@ -98,27 +99,46 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
         if len(found) != 1:
             raise InputError(f"n_local has no entry for site {site.name!r}; give one for every site, or one number for all")
         own = int(ranks[found[0]])
+    if "rank" in site.kept:
+        raise PolicyError("rule set-up: which rows are held out was agreed in this epoch already")
     rows = rows_of(site)
-    count = min(rows.n - 1, round(float(share) * rows.n))
-    held_out = np.sort(site.rng(int(seed)).permutation(rows.n)[: max(0, count)])
+    held_out = np.sort(site.rng(int(seed)).permutation(rows.n)[: held_out_rows(rows.n, float(share), site.min_rows)])
     S = Covariance(training(rows, held_out))
     keep = {"rank": own, "seed": int(seed), "products": S.products, "held_out": held_out}
     return Reply((S.trace, np.int64(len(held_out) > 0)), keep)
 
 
-@local(takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, reads=("V",), bound="count", setup=True)
+@local(
+    takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, reads=("V",), bound="count", means={"Z": "orthonormal"}, setup=True
+)
 def local_share(site: Site, Z: Array) -> tuple[Array, np.int64]:
     """V_i (V_i^T Z), and whether the site has a local part: the sums' quotient is the mean projector's product with Z."""
     V: Array = site.kept["V"]
     return V @ (V.T @ Z), np.int64(V.shape[1] > 0)
 
 
-@local(takes={"U": "d k", "more": ""}, reads=(*PART, "rank"), keeps=("V", "values"), setup=True)
+@local(
+    takes={"U": "d k", "more": ""},
+    reads=(*PART, "rank"),
+    keeps=("V", "values"),
+    means={"U": "orthonormal", "more": "count"},
+    setup=True,
+)
 def settle(site: Site, U: Array, more: Any) -> Reply:
     """The local part (r2_i + ``more``) of all rows, held out or not, given the final U; nothing leaves."""
     held_out, rank = site.kept["held_out"], site.kept["rank"] + int(more)
     values, V, _ = Covariance(rows_of(site), None if len(held_out) else site.kept["products"]).split(U, rank)
     return Reply(keep={"V": V, "values": values})
+
+
+def held_out_rows(n: int, share: float, least: int) -> int:
+    """How many of n rows to hold out, so that neither these nor the others are fewer than ``least``; none if that cannot be.
+
+    >>> held_out_rows(100, 0.2, 1), held_out_rows(100, 0.95, 20), held_out_rows(30, 0.2, 20)
+    (20, 80, 0)
+    """
+    count = min(n - max(1, least), round(share * n))
+    return count if count >= max(1, least) else 0
 
 
 def training(rows: Rows, held_out: NDArray[np.int64]) -> Rows:

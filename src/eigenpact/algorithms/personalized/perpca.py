@@ -71,6 +71,7 @@ def largest_variance(site: Site) -> float:
     reads=(*PART, "V_half", "seed", "rank"),
     keeps=("V", "V_half", "values"),
     bound={"B": "trace"},
+    means={"U": "orthonormal", "eta": "threshold", "choice": "count", "qr": "count"},
 )
 def stiefel_step(site: Site, U: Array, eta: Any, choice: Any, qr: Any) -> Reply:
     """Lines 3 to 7."""

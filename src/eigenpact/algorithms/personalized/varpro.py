@@ -72,6 +72,7 @@ NOISE = 1e-13
     reads=(*PART, "rank"),
     keeps=("V", "values"),
     bound={"M": "trace", "captured": "trace", "held_out": "trace"},
+    means={"U": "orthonormal"},
 )
 def exact_local_part(site: Site, U: Array) -> Reply:
     """Lines 2 and 3: V_i given U, and what the coordinator needs to improve U."""

@@ -30,12 +30,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
+from ...errors import InputError, PolicyError
 from ...numerics.linalg import Array
-from ...runtime import Local, Site, Sum, local
+from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
-from ..setup import CENTRE, keep_centre
-from .entries import blocks, entries_of
+from .entries import MEDIANS, blocks, entries_of
 from .thresholds import NORMAL_MEDIAN
 
 Center = Literal["pooled", False]
@@ -44,6 +43,9 @@ Rank = Literal["exact", "upper"]
 
 DIGITS, PARTS = 5, 32
 CENTRE_ROUNDS, SCALE_ROUNDS, SIZE_ROUNDS = 8, 4, 3
+
+PATHS, PATH_OF_SIZES = ("path of entries", "path of deviations"), "path of sizes"
+"""Names under which a site keeps how far the digits of a median are found: counts go on from there, and nowhere else."""
 
 SIGN = np.uint64(1 << 63)
 
@@ -61,10 +63,19 @@ def count_observed(site: Site) -> Any:
     return np.int64(1), np.int64(single), np.int64(site.X.shape[0]), observed
 
 
-@local(takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""}, sends={"counts": "d 32"}, bound="count", setup=True)
-def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> NDArray[np.int64]:
+@local(
+    takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""},
+    sends={"counts": "d 32"},
+    reads=PATHS,
+    keeps=PATHS,
+    bound="count",
+    means={"centre": "centre", "deviations": "count", "prefix": "bits", "step": "count"},
+    setup=True,
+)
+def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> Reply:
     """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
-    d = len(centre)
+    d, path = len(centre), PATHS[bool(deviations)]
+    _check_path(site.kept.get(path), prefix, int(step))
     counts = np.zeros(d * PARTS, dtype=np.int64)
     for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):
         keys = _keys(np.abs(M) if bool(deviations) else M) >> _shift(int(step))
@@ -72,18 +83,55 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
         here = here if seen is None else here & seen
         places = (keys & np.uint64(PARTS - 1)).view(np.int64) + PARTS * np.arange(d)
         counts += np.bincount(places[here], minlength=d * PARTS)
-    return counts.reshape(d, PARTS)
+    return Reply(_many(counts.reshape(d, PARTS), site.min_rows), {path: (prefix, int(step))})
 
 
-@local(takes={"prefix": "1", "step": ""}, sends={"counts": "32"}, reads=CENTRE, bound="count", setup=True)
-def count_sizes(site: Site, prefix: Any, step: Any) -> NDArray[np.int64]:
+@local(
+    takes={"prefix": "1", "step": ""},
+    sends={"counts": "32"},
+    reads=(*MEDIANS, PATH_OF_SIZES),
+    keeps=(PATH_OF_SIZES,),
+    bound="count",
+    means={"prefix": "bits", "step": "count"},
+    setup=True,
+)
+def count_sizes(site: Site, prefix: Any, step: Any) -> Reply:
     """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
+    _check_path(site.kept.get(PATH_OF_SIZES), prefix, int(step))
     counts = np.zeros(PARTS, dtype=np.int64)
     for _, M, _ in entries_of(site):  # missing entries are zero there
         keys = _keys(np.abs(M[M != 0])) >> _shift(int(step))
         here = keys >> np.uint64(DIGITS) == prefix
         counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)
-    return counts
+    return Reply(_many(counts[None, :], site.min_rows)[0], {PATH_OF_SIZES: (prefix, int(step))})
+
+
+@local(
+    takes={"mean": "d", "scale": "d"},
+    reads=MEDIANS,
+    keeps=MEDIANS,
+    means={"mean": "centre", "scale": "scale"},
+    setup=True,
+)
+def keep_medians(site: Site, mean: Array, scale: Array) -> Reply:
+    """Remember the agreed centre and scale; None where there is nothing to do."""
+    if "scale" in site.kept:
+        raise PolicyError("rule set-up: centre and scale were agreed in this epoch already")
+    return Reply(keep={"mean": mean if np.any(mean) else None, "scale": None if np.all(scale == 1.0) else scale})
+
+
+def _check_path(last: tuple[Any, int] | None, prefix: Any, step: int) -> None:
+    """Refuse counts that do not go on where the last ones ended: they would list the entries, not find one of them."""
+    before, due = (np.zeros_like(prefix), 0) if last is None else (last[0], last[1] + 1)
+    follows = step == due and np.array_equal(prefix >> np.uint64(DIGITS) if due else prefix, before)
+    if not follows or step > CENTRE_ROUNDS:
+        raise PolicyError("rule set-up: entries are counted once in an epoch, along the digits of one median after the other")
+
+
+def _many(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """Counts (m x 32) of the rows that have at least ``least`` entries; none of the others."""
+    few = counts.sum(axis=1, keepdims=True) < least
+    return np.where(few, 0, counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +215,7 @@ async def agree_robustly(problem: RobustProblem) -> RobustSetup:
     if problem.scale == "robust":
         scale = await _medians(observed, centre, SCALE_ROUNDS, deviations=True) / NORMAL_MEDIAN
         scale = np.where(scale > 1e-12 * np.abs(centre), scale, 1.0)
-    await Local(keep_centre, centre, scale)
+    await Local(keep_medians, centre, scale)
     size = await _typical_size() / NORMAL_MEDIAN
     return RobustSetup(int(n_sites), int(n), d, bool(n_single == n_sites), observed, centre, scale, size, problem)
 
@@ -183,32 +231,41 @@ def check_components(wanted: Any, n: int, d: int) -> None:
 
 async def _medians(observed: NDArray[np.int64], centre: Array, rounds: int, deviations: bool) -> Array:
     """Medians (d,) of the entries by feature, or of their deviations from the centre."""
-    prefix, wanted = np.zeros(len(observed), dtype=np.uint64), (observed + 1) // 2
+    prefix, wanted, held = np.zeros(len(observed), dtype=np.uint64), (observed + 1) // 2, observed
     for step in range(rounds):
         counts = await Sum(count_parts, centre, np.bool_(deviations), prefix, np.int64(step))
-        part, wanted = _part(counts, wanted)
+        part, wanted, held = _part(counts, wanted, held)
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
     return _values(prefix, rounds)
 
 
 async def _typical_size() -> float:
     """Median size of the entries that are not zero; 0 if all are."""
-    prefix, wanted = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+    prefix, wanted, held = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     for step in range(SIZE_ROUNDS):
         counts = await Sum(count_sizes, prefix, np.int64(step))
         if step == 0:
-            wanted[0] = (counts.sum() + 1) // 2
-        part, wanted = _part(counts[None, :], wanted)
+            wanted[0], held[0] = (counts.sum() + 1) // 2, counts.sum()
+        part, wanted, held = _part(counts[None, :], wanted, held)
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
     return float(_values(prefix, SIZE_ROUNDS)[0]) if counts.sum() else 0.0
 
 
-def _part(counts: NDArray[np.int64], wanted: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each row of counts, the part that holds the entry of this rank (from 1), and its rank there."""
-    below = np.cumsum(counts, axis=1)
+def _part(
+    counts: NDArray[np.int64], wanted: NDArray[Any], held: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """For each row of counts, the part that holds the entry of this rank (from 1), its rank there, and how many it holds.
+
+    Sites with few of the ``held`` entries do not count them: the rank is then that of the same share of the others, and where
+    nothing is counted the part in the middle is taken.
+    """
+    below, rows = np.cumsum(counts, axis=1), np.arange(len(counts))
+    told = below[:, -1]
+    wanted = np.where(told < held, -(-wanted * told // np.maximum(held, 1)), wanted)
     part = np.minimum((below < wanted[:, None]).sum(axis=1), PARTS - 1)
-    before = np.where(part > 0, below[np.arange(len(part)), part - 1], 0)
-    return part, wanted - before
+    part = np.where(told > 0, part, PARTS // 2)
+    before = np.where(part > 0, below[rows, part - 1], 0)
+    return part, wanted - before, counts[rows, part]
 
 
 def _shift(step: int) -> np.uint64:
@@ -232,6 +289,6 @@ def _values(prefix: NDArray[np.uint64], rounds: int) -> Array:
 
 AGREEMENT = Part(
     "Set-up of RobustPCA",
-    {Sum: (count_observed, count_parts, count_sizes), Local: (keep_centre,)},
+    {Sum: (count_observed, count_parts, count_sizes), Local: (keep_medians,)},
     '`count_parts` runs with `center="pooled"`, and again with `scale="robust"`.',
 )

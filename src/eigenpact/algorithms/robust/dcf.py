@@ -51,11 +51,10 @@ from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
 from ..method import method
 from ..parameters import check_positive, check_whole
-from ..setup import CENTRE
 from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import Mask, entries_of
+from .entries import MEDIANS, Mask, check_many, entries_of
 from .solution import RobustSolution, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -67,8 +66,9 @@ WILD it is lost."""
 @local(
     takes={"U": "d k", "unit": "", "weights": "3", "eta": "", "scaled": "", "K": "", "sweeps": ""},
     sends={"U": "d k", "objective": ""},
-    reads=(*CENTRE, "V"),
+    reads=(*MEDIANS, "V"),
     keeps=("V",),
+    means={"unit": "scale", "weights": "threshold", "eta": "threshold", "scaled": "count", "K": "count", "sweeps": "count"},
 )
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
     """Lines 3 and 4; ``weights`` are lambda, rho and rho / n, and a ``scaled`` eta is divided by the curvature at this site."""
@@ -95,8 +95,9 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
 @local(
     takes={"U": "d k", "unit": "", "tau": ""},
     sends={"B": "k+1 k+1", "trusted": "d", "counts": "160"},
-    reads=(*CENTRE, "V"),
+    reads=(*MEDIANS, "V"),
     bound={"trusted": "count", "counts": "count"},
+    means={"unit": "scale", "tau": "threshold"},
 )
 def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
     """Line 6, for the rows in units of ``unit``."""
@@ -110,6 +111,7 @@ def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
         B += V_1.T @ V_1
         by_feature += W.sum(axis=0)
         counts += tally(R * W, W.size - int(np.count_nonzero(W)), float(tau))
+    check_many(by_feature, site.min_rows)
     return B, by_feature, counts
 
 

@@ -13,12 +13,16 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from ...errors import PolicyError
 from ...numerics.linalg import Array
 from ...numerics.rows import slices
 from ...runtime import Site
 from .thresholds import NORMAL_MEDIAN, START
 
 Mask = NDArray[np.bool_]
+
+MEDIANS = ("mean", "scale")
+"""Names under which a site keeps the agreed centre and scale: declare ``reads=MEDIANS`` where you call :func:`entries_of`."""
 
 GOOD_ENOUGH = 1e-2
 """Scores are iterated until their gradient is this small, compared with where it was."""
@@ -54,7 +58,7 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
 
 
 def entries_of(site: Site) -> Iterator[tuple[slice, Array, Mask | None]]:
-    """The site's centred and scaled rows by ``blocks``, for use inside local functions that declare ``reads=CENTRE``."""
+    """The site's centred and scaled rows by ``blocks``, for use inside local functions that declare ``reads=MEDIANS``."""
     return blocks(site.X, site.kept["mean"], site.kept["scale"])
 
 
@@ -62,6 +66,12 @@ def trusted(R: Array, observed: Mask | None, threshold: Any) -> Mask:
     """Where the residual R (n x d) is observed and at most the threshold (a number, or one per row: n x 1)."""
     W: Mask = np.abs(R) <= threshold
     return W if observed is None else W & observed
+
+
+def check_many(by_feature: NDArray[np.int64], least: int) -> None:
+    """Withhold a reply about fewer than ``least`` trusted entries of a feature, unless there is none."""
+    if np.any((by_feature > 0) & (by_feature < least)):
+        raise PolicyError(f"rule min_rows = {least}: the threshold trusts fewer entries of a feature; the reply is withheld")
 
 
 def typical_sizes(M: Array, observed: Mask | None) -> Array:

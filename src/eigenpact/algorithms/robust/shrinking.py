@@ -75,12 +75,11 @@ from ...numerics.linalg import Array, orthonormalize, polar_factor, random_ortho
 from ...numerics.metrics import mean_sine
 from ...runtime import Local, Progress, Reply, Site, Sum, local
 from ..method import method
-from ..setup import CENTRE
 from ..solution import State
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import entries_of, fit_scores, trusted, typical_sizes
+from .entries import MEDIANS, check_many, entries_of, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -113,12 +112,17 @@ REVEAL_FROM, CLEAR_FALL = 8, 0.5
 """The hard-threshold round from which the spectrum is looked at; the ratio of neighbouring eigenvalues that counts as a fall."""
 
 
+STEP = {"U": "orthonormal", "shift": "centre", "tau": "threshold"}
+"""What a step is told."""
+
+
 @local(
     takes={"U": "d k", "shift": "d", "tau": ""},
     sends={"G": "d k+1", "B": "k+1 k+1", "trusted": "d", "counts": "160"},
-    reads=(*CENTRE, "V"),
+    reads=(*MEDIANS, "V"),
     keeps=("V",),
     bound={"trusted": "count", "counts": "count"},
+    means=STEP,
 )
 def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Lines 3 and 4."""
@@ -137,10 +141,11 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
         B += V_1.T @ V_1
         by_feature += W.sum(axis=0)
         counts += tally(R, W.size - int(np.count_nonzero(W)), float(tau))
+    check_many(by_feature, site.min_rows)
     return Reply((G, B, by_feature, counts), keep={"V": V})
 
 
-@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, reads=CENTRE, keeps=("V",))
+@local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, reads=MEDIANS, keeps=("V",), means=STEP)
 def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
     d, k = U.shape
@@ -165,7 +170,13 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     return Reply((G, B), keep={"V": V})
 
 
-@local(takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""}, sends={"G": "d p"}, reads=(*CENTRE, "V"), keeps=("V",))
+@local(
+    takes={"U": "d q", "N": "d p", "shift": "d", "tau": ""},
+    sends={"G": "d p"},
+    reads=(*MEDIANS, "V"),
+    keeps=("V",),
+    means=STEP | {"N": "orthonormal"},
+)
 def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Reply:
     """Line 8: what the scores on U leave, cut back to [-tau, tau], times itself times N."""
     q = U.shape[1]
@@ -181,7 +192,7 @@ def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Repl
     return Reply(G, keep={"V": V})
 
 
-@local(takes={"rotation": "p k"}, reads=("V",), keeps=("V",))
+@local(takes={"rotation": "p k"}, reads=("V",), keeps=("V",), means={"rotation": "orthonormal"})
 def turn_scores(site: Site, rotation: Array) -> Reply:
     """Lines 7 and 9: scores in the rotated and cut basis."""
     return Reply(keep={"V": site.kept["V"] @ rotation})

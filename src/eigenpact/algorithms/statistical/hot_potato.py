@@ -65,7 +65,12 @@ STATE = {"Z": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
 """What is passed on; ``most`` is the largest batch allowed."""
 
 
-@local(takes=STATE, sends=STATE, reads=CENTRE, bound="none")
+@local(
+    takes=STATE,
+    sends=STATE,
+    reads=CENTRE,
+    means={"Z": "orthonormal", "s": "threshold", "t": "count", "k": "count", "most": "count", "seed": "seed"},
+)
 def pass_over(site: Site, Z: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
     """The state after one pass over the own rows; with t = 0, the start."""
     rows, seen, rng = rows_of(site), int(t), site.rng(int(seed))

@@ -37,7 +37,7 @@ async def judged(setup: Setup, Z: Array, others: Array, what: str) -> Solution:
     values, rotation = top_eigenpairs(Z.T @ CZ)
     residual = kkt(CZ, Z, setup.trace)
     ritz = space.ritz(lambda _: k)
-    found, turned = certify(space, ritz, omega), largest_sine(Z, ritz.Z)
+    found, turned = certify(space, ritz, omega, setup.noise), largest_sine(Z, ritz.Z)
     hoped = min(1.0, turned + ritz_gap_angle(ritz)) if k < setup.n_features else 0.0
     angle = None if found.angle is None or found.rank < k else min(1.0, turned + found.angle)
     basis = np.ascontiguousarray(Z @ rotation)

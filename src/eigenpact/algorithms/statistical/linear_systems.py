@@ -44,11 +44,13 @@ class Deflated:
         return without(v, self.Z)
 
     async def times(self, v: Array) -> Array:
-        """P C P v (d).  One round."""
-        self.rounds += 1
+        """P C P v (d).  One round, none where P v is zero."""
         direction = self.project(v)
         length = float(np.linalg.norm(direction))
-        G: Array = await Sum(scatter_action, (direction / (length or 1.0))[:, None])  # a unit vector, whatever is asked for
+        if length == 0:
+            return np.zeros_like(v)
+        self.rounds += 1
+        G: Array = await Sum(scatter_action, (direction / length)[:, None])  # a unit vector, whatever is asked for
         return self.project(G[:, 0]) * length
 
     def with_vector(self, w: Array, Cw: Array) -> tuple[Array, Array]:

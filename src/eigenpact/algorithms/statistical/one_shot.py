@@ -69,7 +69,7 @@ from .judgement import judged
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
 
 
-@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, reads=CENTRE, bound="none")
+@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, reads=CENTRE, means={"k": "count", "seed": "seed"})
 def own_directions(site: Site, k: Any, seed: Any) -> Any:
     """The own leading eigenvectors, signs at random, times the square roots of their eigenvalues; and the number of rows."""
     rows = rows_of(site)

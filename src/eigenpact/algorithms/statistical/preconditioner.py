@@ -102,7 +102,13 @@ def half_distance(rows: Rows) -> float:
     return float(abs(eigsh(operator, k=1, v0=start, tol=DISTANCE_ACCURACY, return_eigenvectors=False)[0]))
 
 
-@local(takes={"trace": "", "k": ""}, sends={"values": "k+1", "mu": ""}, reads=CENTRE, keeps=("spectrum",), bound="none")
+@local(
+    takes={"trace": "", "k": ""},
+    sends={"values": "k+1", "mu": ""},
+    reads=CENTRE,
+    keeps=("spectrum",),
+    means={"trace": "trace", "k": "count"},
+)
 def keep_spectrum(site: Site, trace: Any, k: Any) -> Reply:
     """Remember the own spectrum; tell its k + 1 largest eigenvalues, in the pooled scale, and mu."""
     spectrum = spectrum_of(rows_of(site), float(trace))

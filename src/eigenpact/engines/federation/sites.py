@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
+from ...runtime.fingerprint import digest_of
 from ...storage import write_private_json, writing
 
 log = logging.getLogger("eigenpact.site")
@@ -78,9 +79,12 @@ class SiteFacts:
         policy.load()
         module, _, function = self.opener.partition(":")
         X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
-        gate = Gate(self.name, policy, SiteLedger(self.ledger), n_rows=int(X.shape[0]), features=self.features)
+        ledger = SiteLedger(self.ledger)
+        secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
-        return SiteServer(self.name, X, gate=gate, features=named), policy
+        version = digest_of(X, secret, self.name, named).hex()
+        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret if policy.secret_streams else b""), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""

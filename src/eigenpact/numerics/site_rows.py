@@ -1,0 +1,68 @@
+"""A site's rows about an agreed centre, with products in which no agreed number meets a single entry.
+
+Centre m and scale D are told by whoever runs the program, and so is the block Z.  Were they subtracted from entries and divided
+into them, a crafted m, D or Z would turn the rounding of a single row into an answer about that row: x - 2^200 is a constant,
+and beside two large constants that cancel, x - t rounds to one of two numbers, which compares x with t.  So a site takes its own
+mean c from its rows, which nobody else chooses, and what was agreed acts on sums only.  With W = X - 1 c^T, l = W^T 1 / n (what
+rounding c left) and s = c - m,
+
+    Y = (W + 1 s^T) D^-1,    Y^T Y Z = D^-1 [ W^T (W A) + n (s l^T + l s^T + s s^T) A ],    A = D^-1 Z.
+
+A constant column of X is zero in W, whatever is agreed.  Two products of large numbers that cancel are still possible where
+columns of X depend on each other; against their rounding helps a site that rounds its replies (``runtime/gate.py``).
+
+References
+    T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", Am. Stat. 37 (1983), on shifts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .linalg import Array
+from .rows import Rows
+
+
+class SiteRows(Rows):
+    """The rows Y = (X - 1 mean^T) / scale of one site, whose products are made about the site's own mean.
+
+    Parameters
+    ----------
+    X : (n, d) array or sparse matrix
+    mean, scale : (d,) arrays or None
+        As agreed.
+    own : (2, d) array
+        The mean c of the rows as the site found it, and the mean l of X - 1 c^T, which is rounding.
+    """
+
+    def __init__(self, X: Any, mean: Array | None, scale: Array | None, own: Array) -> None:
+        super().__init__(X, mean, scale)
+        self._own = Rows(self.X, own[0])
+        self._shift = own[0] if mean is None else own[0] - mean
+        self._left = own[1]
+
+    def scatter(self) -> Array:
+        """The scatter matrix Y^T Y (d x d)."""
+        S: Array = self._own.scatter()
+        crossed = np.outer(self._shift, self._left)
+        S = S + self.n * (crossed + crossed.T + np.outer(self._shift, self._shift))
+        return S if self.scale is None else S / self.scale / self.scale[:, None]
+
+    def scatter_action(self, Z: Array) -> Array:
+        """The product Y^T (Y Z) (d x k) with a block Z (d x k)."""
+        A = Z if self.scale is None else Z / self.scale[:, None]
+        along_shift, along_left = self._shift @ A, self._left @ A
+        between = np.outer(self._shift, along_left + along_shift) + np.outer(self._left, along_shift)
+        G: Array = self._own.scatter_action(A) + self.n * between
+        return G if self.scale is None else G / self.scale[:, None]
+
+
+def own_mean(X: Any) -> tuple[Array, Array]:
+    """The mean c of the rows with the mean of what it leaves of them, as (2, d), and the squares about both together (d,)."""
+    n = max(1, int(X.shape[0]))
+    c = Rows(X).column_sums() / n
+    sums, squares = Rows(X, c).column_moments()
+    left = sums / n
+    return np.stack([c, left]), np.maximum(squares - n * left**2, 0.0)

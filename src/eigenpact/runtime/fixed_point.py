@@ -1,0 +1,55 @@
+"""Replies in fixed point: multiples of a power of two that is a small share of the pooled trace.
+
+An exact reply carries 53 binary digits of every number, of which the last ones are rounding: of single rows, in the order in
+which they were added.  A coordinator that chooses blocks well can make such digits say something of a row.  A site that rounds
+its replies to multiples of 2^-b of the pooled trace sends none of them, nor underflows, nor denormal numbers.  What that costs in
+accuracy is known beforehand: an entry is off by less than one multiple.
+
+Rounded to the nearest multiple, a number just between two of them would still tell by which side it takes what its last digits
+are, and a coordinator can bring it there.  So a number is rounded up with a probability of its distance from the multiple below,
+by bits that only the site can make, from its secret and the question.  Who asks again gets the same answer; who asks a little
+differently must average over (2^-b / 2^-53)^2 questions to see one rounding of a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+
+ROUNDED = frozenset({"trace", "traces"})
+"""Bounds of the arrays that are rounded: those that a share of the trace is small for."""
+
+VARIANCE = 1 / 6
+"""Mean square of the error of a number rounded up or down by chance, in multiples."""
+
+
+def quantum(trace: float, grain: float) -> float:
+    """The power of two that replies are multiples of: ``grain``, itself one, of the next power of two above the trace.
+
+    >>> quantum(3.0, 2.0**-10) == 4 * 2.0**-10, quantum(0.0, 2.0**-10)
+    (True, 0.0)
+    """
+    mantissa, exponent = math.frexp(trace)
+    return 0.0 if trace <= 0 else math.ldexp(grain, exponent - (mantissa == 0.5))
+
+
+def rounded(array: np.ndarray[Any, Any], unit: float, secret: bytes = b"", question: bytes = b"") -> np.ndarray[Any, Any]:
+    """Multiples of ``unit``, a power of two; the array as it is for 0, and whole numbers always.  Without a secret the nearest.
+
+    >>> x = np.array([0.25, 1.0])
+    >>> rounded(x, 1.0).tolist(), rounded(x, 0.0).tolist()
+    ([0.0, 1.0], [0.25, 1.0])
+    >>> many = rounded(np.full(10000, 0.25), 1.0, b"secret", b"question")
+    >>> sorted(set(many.tolist())), bool(abs(many.mean() - 0.25) < 0.02)
+    ([0.0, 1.0], True)
+    """
+    if unit == 0 or array.dtype.kind != "f":
+        return array
+    up: Any = 0.5
+    if secret:
+        stream = hashlib.shake_256(len(secret).to_bytes(8, "little") + secret + question).digest(4 * array.size)
+        up = np.frombuffer(stream, dtype="<u4").reshape(array.shape) / 2.0**32
+    return np.asarray(np.floor(array / unit + up) * unit)
