@@ -50,7 +50,15 @@ NAMED_ABOVE = {
 }
 """File and module of another layer that it names by a string, never importing it: the exceptions, and why."""
 
-READS_ROWS_FOR_LOCALS = {"rows_of", "_spread_by_feature", "entries_of", "covariance_of", "held_out_error"}
+READS_ROWS_FOR_LOCALS = {
+    "rows_of",
+    "_spread_by_feature",
+    "_own_mean",
+    "_check_trace",
+    "entries_of",
+    "covariance_of",
+    "held_out_error",
+}
 """Helpers in setup.py, robust/entries.py and personalized/parts.py that touch rows; only @local functions call them."""
 
 FORBIDDEN_IN_ALGORITHMS = {

@@ -35,8 +35,8 @@ def test_every_solver_has_a_row(run, snapshot):
     rows = table(result.stdout)
     assert set(candidates("north")) | {"all rows sent"} <= set(rows)
     rounds, up, down, _, sine, kkt, outcome = cells(rows["gram"])
-    assert (rounds, up, outcome) == ("1 + 2", "600 B", "converged")  # 3 sites: 15 numbers, and 8 + 2 of set-up
-    assert down == "360 B"  # the mean, the mean again and the scale
+    assert (rounds, up, outcome) == ("1 + 2", "624 B", "converged")  # 3 sites: 15 numbers, and 8 + 3 of set-up
+    assert down == "384 B"  # the mean, the mean again and the scale
     assert float(sine) < 1e-12
     assert float(kkt) < 1e-14
     assert cells(rows["all rows sent"])[1] == "2.5 kB"
@@ -52,7 +52,7 @@ def test_it_says_what_the_truth_is_and_what_was_revealed(run):
     assert "1 x leading_directions V: 5 x 2 each reply 80 B" in out
     assert "1 x scatter_action G: 5 x 5" in out  # blocks of k + 4 columns, but no more than features
     assert "set-up, all solvers 1 x count_and_sum sites, singles, n, sums: 3 numbers + 5 the sum 64 B" in out
-    assert out.count("1 x spread within, between: 2 numbers the sum 16 B") == 1
+    assert out.count("1 x spread within, between, grain: 3 numbers the sum 24 B") == 1
     assert "scatter_action: Y_i^T (Y_i Z): summed over sites it is C Z." in out
     assert "Sums are not secured" in out
 
@@ -62,7 +62,7 @@ def test_narrow_terminals_see_every_column(run, monkeypatch):
     lines = run("compare", *FILES, "-k", 2).stdout.splitlines()
     assert max(map(len, lines)) <= 80
     gram = next(line for line in lines if line.startswith("gram "))
-    assert gram.split()[1:6] == ["1", "+", "2", "600", "B"]
+    assert gram.split()[1:6] == ["1", "+", "2", "624", "B"]
     assert gram.split()[-1] == "converged"
     assert any(line.startswith("krylov, own ") for line in lines)
     directions = next(line for line in lines if "1 x leading_directions" in line)

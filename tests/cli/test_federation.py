@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from eigenpact.cli import app
 from eigenpact.cli.commands import coordinator, site
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.engines.flare.kits import Kit
-from eigenpact.errors import PolicyError
+from eigenpact.errors import InputError, PolicyError
 from eigenpact.estimators.model_files import save_model
 from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.runtime import Gate, Plan, SiteLedger
@@ -75,25 +76,27 @@ def test_kits_are_made(kits: Path) -> None:
     assert not policy.allow_gather
 
 
-def test_the_default_policy_admits_every_solver_with_a_random_start(kits: Path) -> None:
+def test_the_default_policy_admits_exact_solvers_that_only_sum_and_nothing_else(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
-    for solver in (
-        ep.solvers.Gram(),
-        ep.solvers.Krylov(),
-        ep.solvers.Subspace(),
-        ep.solvers.LocalPower(),
-        ep.solvers.FAPS(start="random"),
-        ep.solvers.Shrinking(),
-        ep.solvers.DCF(),
-    ):
+    exact = (ep.solvers.Gram(), ep.solvers.Krylov(), ep.solvers.Lanczos(), ep.solvers.Davidson(proxy=None), ep.solvers.Subspace())
+    for solver in exact:
         plan = plan_of(solver, 300, 2)
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")
-    for solver in (ep.solvers.Krylov(start="one-shot"), ep.solvers.FAPS()):
-        assert "gather" in plan_of(solver, 300, 2).kinds
-    assert set(plan_of(ep.solvers.Subspace(), 300, 2).functions) <= set(
-        plan_of(ep.solvers.LocalPower(), 300, 2).functions
-    )  # which ends as it
+    needed = set().union(*(plan_of(solver, 300, 2).functions for solver in exact))
+    assert set(policy.functions) == needed
+    assert policy.solvers == tuple(solver.name for solver in exact)
+
+
+def test_a_policy_file_without_rules_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("# to be written\n")
+    with pytest.raises(InputError, match="holds no rule; name at least the solvers"):
+        read_policy(tmp_path / "policy.toml")
+
+
+def test_what_a_policy_file_does_not_say_is_as_in_a_new_kit(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text("min_rows = 31\n")
+    assert read_policy(tmp_path / "policy.toml") == replace(read_policy(None), min_rows=31)
 
 
 @pytest.mark.parametrize(

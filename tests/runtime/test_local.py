@@ -63,8 +63,8 @@ def test_a_shape_that_cannot_be_read_is_refused_at_declaration():
 def test_the_wire_table_lists_all_that_is_taken_sent_kept_and_read():
     rows = [(row["way"], row["array"], row["shape"], row["bound"]) for row in wire_table([declared])]
     assert rows == [
-        ("to site", "Z", "d k", ""),
-        ("to site", "k", "", ""),
+        ("to site", "Z", "d k", "numbers"),
+        ("to site", "k", "", "numbers"),
         ("from site", "G", "d <=k", "trace"),
         ("from site", "n", "", "none"),
         ("kept at site", "seen", "", ""),

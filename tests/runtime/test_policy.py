@@ -198,7 +198,7 @@ def test_a_seed_of_a_proxy_site_is_not_taken_for_a_size(tmp_path: Path) -> None:
     policy = replace(POLICY, functions=(keep_centre.name, model_directions.name), allow_at=True)
     server = served(gate_of(tmp_path, policy))
     server.admit("r1", replace(PLAN, functions=policy.functions, kinds=("at", "local")).to_dict())
-    server.execute(Request("r1", 0, 1, "local", keep_centre.name, (np.zeros(3), np.ones(3))), 0)
+    server.execute(Request("r1", 0, 1, "local", keep_centre.name, (np.zeros(3), np.ones(3), np.asarray(1e6))), 0)
 
     def asked(k: int, seed: int) -> Request:
         facts = (np.float64(1.0), np.int64(k), np.int64(seed), np.float64(1e-3))

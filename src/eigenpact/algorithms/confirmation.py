@@ -63,6 +63,8 @@ class Verdict:
         Whether the confirmation came to its end.
     lost : bool
         Whether Z has missed a direction.
+    at_grain : bool
+        Whether the residual is as small as sites that round their replies let it become.
     better : (d, k) array
         The answer that the confirmation itself found.
     rounds : int
@@ -76,17 +78,15 @@ class Verdict:
     cut: Cut = "clear"
     certain: bool = False
     lost: bool = False
+    at_grain: bool = False
     better: Array
     rounds: int
 
-    def good(self, goal: Goal, setup: Setup) -> bool:
-        """Whether the answer may be called converged: by its angle, or where equal variances leave none, by its residual.
-
-        Where sites round their replies, a residual of that size is as good as it gets.
-        """
+    def good(self, goal: Goal) -> bool:
+        """Whether the answer may be called converged: by its angle, or where equal variances leave none, by its residual."""
         if not self.certain or self.lost:
             return False
-        if setup.at_grain(self.kkt):
+        if self.at_grain:
             return True
         if goal.tol is not None and self.kkt <= goal.tol:
             return True
@@ -120,6 +120,7 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
         cut=found.cut,
         certain=found.converged,
         lost=short > allowed if found.angle is None else turned > LOST and short > allowed,
+        at_grain=setup.at_grain(known.kkt),
         better=found.basis,
         rounds=int(found.notes["rounds"]),
     )
@@ -134,7 +135,7 @@ def unconfirmed(Z: Array, CZ: Array, trace: float, rounds: int) -> Verdict:
 
 def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
     """The answer that a confirmation was about."""
-    converged = verdict.good(goal, setup)
+    converged = verdict.good(goal)
     if converged:
         reason = goal.reached(verdict.kkt, verdict.angle, verdict.cut, len(verdict.values))
     else:

@@ -113,46 +113,46 @@ def spread_by_feature(site: Site, mean: Array) -> Reply:
 
 @local(
     takes={"mean": "d", "scale": "d", "trace": ""},
-    reads=(*AGREED, *OWN),
+    reads=OWN,
     keeps=AGREED,
     means={"mean": "centre", "scale": "scale", "trace": "trace"},
     setup=True,
+    once=True,
     version=2,
 )
 def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
     """Remember the agreed centre, scale and trace; None where there is nothing to do."""
-    return _keep(site, mean, scale, float(trace))
+    own, within = _own_mean(site)
+    _check_trace(site, own[0] - mean + own[1], within, scale, float(trace))
+    return Reply(keep={"mean": mean if np.any(mean) else None, "scale": _scale_or_none(scale), "own": own, "trace": float(trace)})
 
 
 @local(
     takes={"scale": "d", "trace": ""},
-    reads=(*AGREED, *OWN),
+    reads=OWN,
     keeps=AGREED,
     means={"scale": "scale", "trace": "trace"},
     setup=True,
+    once=True,
     version=2,
 )
 def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
     """Remember the site's own mean as its centre, and the agreed scale and trace."""
-    return _keep(site, None, scale, float(trace))
+    own, within = _own_mean(site)
+    _check_trace(site, np.zeros(len(scale)), within, scale, float(trace))
+    return Reply(keep={"mean": own.sum(axis=0), "scale": _scale_or_none(scale), "own": own, "trace": float(trace)})
 
 
-def _keep(site: Site, mean: Array | None, scale: Array, trace: float) -> Reply:
-    """What a site keeps of a set-up, which is agreed once in an epoch; ``mean`` None for its own.
+def _own_mean(site: Site) -> tuple[Array, Array]:
+    """The site's own mean, with what rounding left of it, and its squared deviations: kept, or else found now."""
+    return (site.kept["own"], site.kept["within"]) if "own" in site.kept else own_mean(site.X)
 
-    A site that rounds its replies to a share of the trace refuses a trace below its own: it would round to nothing.
-    """
-    if "trace" in site.kept:
-        raise PolicyError("rule set-up: centre, scale and trace were agreed in this epoch already")
-    own, within = (site.kept["own"], site.kept["within"]) if "own" in site.kept else own_mean(site.X)
-    centre = own.sum(axis=0) if mean is None else mean
-    if site.grain:
-        shift = own[0] - centre + own[1]
-        least = float(((within + site.X.shape[0] * shift**2) / scale**2).sum())
-        if not trace >= (1 - SLACK) * least:
-            raise PolicyError("rule exact_replies = false: the pooled trace that was told is below this site's own")
-    keep = {"mean": centre if mean is None or np.any(mean) else None, "scale": _scale_or_none(scale), "own": own, "trace": trace}
-    return Reply(keep=keep)
+
+def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: float) -> None:
+    """A site that rounds its replies to a share of the trace refuses one below its own: it would round to nothing."""
+    least = float(((within + site.X.shape[0] * shift**2) / scale**2).sum())
+    if site.grain and not trace >= (1 - SLACK) * least:
+        raise PolicyError("rule exact_replies = false: the pooled trace that was told is below this site's own")
 
 
 def rows_of(site: Site) -> SiteRows:

@@ -102,14 +102,12 @@ def describe(
 def read_policy(path: Path | None) -> Policy:
     """A site's rules, without a file those of a new kit; the functions of what they allow are listed by themselves.
 
-    A file must name its solvers: an empty one would allow whatever is installed.
+    What a file does not say is as in a new kit; but one that says nothing was hardly meant to be a policy.
     """
     facts = tomllib.loads(POLICY) if path is None else read_toml(path)
-    if "solvers" not in facts:
-        raise InputError(
-            f"{path} does not say which solvers are allowed; add a line such as solvers = {json.dumps(list(SHIPPED))}"
-        )
-    solvers = facts["solvers"]
+    if not facts:
+        raise InputError(f"{path} holds no rule; name at least the solvers: solvers = {json.dumps(list(SHIPPED))}")
+    solvers = facts.get("solvers", list(SHIPPED))
     listed = facts.get("functions", [])
     policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}

@@ -35,8 +35,12 @@ PIECE_BYTES = 1 << 22
 
 @local(takes={"key": str(KEY_BYTES)}, sends={"digest": str(DIGEST_BYTES)}, means={"key": "bits"}, setup=True)
 def rows_digest(site: Site, key: Any) -> Any:
-    """Keyed digest of the site's rows: dtype, shape, values in C order (CSR parts if sparse), site name and column names."""
-    return np.frombuffer(digest_of(site.X, key.tobytes(), site.name, site.features), dtype=np.uint8)
+    """Keyed digest of the site's rows: dtype, shape, values in C order (CSR parts if sparse), site name and column names.
+
+    A site with a secret mixes it into the key: else who knows all rows but one could try what that one is.
+    """
+    mixed = hashlib.blake2b(key.tobytes(), key=site.secret, digest_size=KEY_BYTES).digest() if site.secret else key.tobytes()
+    return np.frombuffer(digest_of(site.X, mixed, site.name, site.features), dtype=np.uint8)
 
 
 def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()) -> bytes:

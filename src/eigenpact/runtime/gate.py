@@ -8,7 +8,7 @@ own ledger (``site_ledger.py``); values are never written.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PolicyError
@@ -99,10 +99,12 @@ class Gate:
         except PolicyError as error:
             self._withdrawn = str(error)
 
-    def check(self, request: Request, function: LocalFunction) -> None:
-        """Refuse a request that breaks a rule or was not announced."""
+    def check(self, request: Request, function: LocalFunction, known: Collection[str] = ()) -> None:
+        """Refuse a request that breaks a rule or was not announced; ``known`` is what the site keeps in this epoch already."""
         try:
             self._check_request(request, function)
+            if function.once and known and set(function.keeps) <= set(known):
+                raise PolicyError(f"rule set-up: what {function.short_name} tells was agreed in this epoch already")
         except PolicyError as error:
             self.refused(request.run, str(error), request.function)
             raise

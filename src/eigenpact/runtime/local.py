@@ -84,6 +84,7 @@ class LocalFunction:
     bounds: Mapping[str, str]
     means: Mapping[str, str]
     setup: bool
+    once: bool = False
 
     def __call__(self, site: Any, *args: Any) -> Any:
         return self.body(site, *args)
@@ -166,6 +167,7 @@ def local(
     bound: str | Mapping[str, str] = "none",
     means: Mapping[str, str] | None = None,
     setup: bool = False,
+    once: bool = False,
     name: str | None = None,
     version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
@@ -185,9 +187,10 @@ def local(
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
     setup : bool
         Rounds of this function are counted as set-up.
+    once : bool
+        Whether what it keeps is agreed once: a gate refuses a second call within an epoch, by this or another function.
     name : str, optional
-        What it is called on the wire, as "package:function"; by default its module and function, which changes when the file
-        moves.  Functions of eigenpact need none.
+        What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
     version : int
         To be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
     """
@@ -209,6 +212,7 @@ def local(
             bounds=_bounds(bound, sent, body),
             means=_meanings(means or {}, takes or {}, body),
             setup=setup,
+            once=once,
         )
         function.__dict__["__doc__"] = body.__doc__
         return _registered(function)

@@ -20,6 +20,9 @@ from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .summation import PlainSum, Summation
 
+AGREED = ("mean", "scale", "trace")
+"""Names under which sites keep what set-ups agree on."""
+
 MAXIMUM = "runtime: maximum"
 """Under this name a node keeps the largest value seen while a graph agrees on a maximum."""
 
@@ -66,6 +69,15 @@ class Site:
             return np.random.default_rng(int.from_bytes(told, "little"))
         name = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
         return np.random.default_rng([int(seed), name])
+
+    def first_of(self, n: int, count: int, seed: int) -> np.ndarray[Any, Any]:
+        """Which ``count`` of n rows to set aside, sorted; with a secret the same whatever the seed.
+
+        A coordinator that asks with other seeds, or for more rows, must not learn of sets that differ by a few: a smaller set is
+        part of a larger one, and behind a gate all sizes are multiples of ``min_rows``.
+        """
+        order = self.rng(0 if self.secret else seed).permutation(n)
+        return np.sort(order[: count - count % max(1, self.min_rows)])
 
     @staticmethod
     def secret_rng() -> np.random.Generator:
@@ -192,7 +204,7 @@ class SiteServer:
         function = find_local(request.function)
         sizes = self._check(function, request.args)  # before anything is forgotten
         if self._gate is not None:
-            self._gate.check(request, function)
+            self._gate.check(request, function, known=() if begins else self._kept)
         if begins:
             self._begin(request.run, request.epoch)
         response = self._answer_gated(request, function, sizes)
@@ -253,8 +265,13 @@ class SiteServer:
         return response
 
     def _rounded(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> Arrays:
-        """A reply in fixed point, as far as its magnitude is known to be a share of the agreed trace."""
-        unit, question = quantum(self._kept.get("trace", 0.0), self._grain), wire.digest(function.name, args)
+        """A reply in fixed point, as far as its magnitude is known to be a share of the agreed trace.
+
+        What was agreed is part of the question: asked again about another centre, a number is rounded by other bits.
+        """
+        agreed = {key: np.asarray(self._kept[key]) for key in AGREED if self._kept.get(key) is not None}
+        question = wire.digest(" ".join([function.name, *agreed]), (*args, *agreed.values()))
+        unit = quantum(self._kept.get("trace", 0.0), self._grain)
         return tuple(
             rounded(a, unit, self._secret, f"{question} {label}".encode()) if function.bounds[label] in ROUNDED else a
             for label, a in zip(function.sends, arrays, strict=True)

@@ -232,7 +232,7 @@ class FAPS:
             if settled or exhausted:  # line 7
                 verdict = await confirm(setup, Z, goal, rounds)
                 rounds, ended = verdict.rounds, verdict.rounds + 1 >= setup.max_rounds
-                if self.literal or verdict.good(goal, setup) or ended:
+                if self.literal or verdict.good(goal) or ended:
                     break
                 caution *= verdict.caution(goal, goal.angle or 1.0)
                 if goal.tol is not None:

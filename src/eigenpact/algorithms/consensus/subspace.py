@@ -106,7 +106,7 @@ class Subspace:
                 return confirmed_solution(setup, unconfirmed(Z, G, setup.trace, rounds), goal)
             if good or last:
                 verdict = await confirm(setup, Z, goal, rounds)
-                if verdict.good(goal, setup) or verdict.rounds + 1 >= setup.max_rounds:
+                if verdict.good(goal) or verdict.rounds + 1 >= setup.max_rounds:
                     return confirmed_solution(setup, verdict, goal)
                 rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * angle)
                 if verdict.lost:

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError, PolicyError
+from ...errors import InputError
 from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, random_orthonormal
 from ...numerics.rows import Rows
@@ -85,11 +85,12 @@ class PersonalSetup(Setup):
 @local(
     takes={"rank": "", "keys": "m", "ranks": "m", "share": "", "seed": ""},
     sends={"total": "", "holds": ""},
-    reads=(*CENTRE, "rank"),
+    reads=CENTRE,
     keeps=("rank", "seed", "products", "held_out"),
     bound={"total": "trace", "holds": "count"},
     means={"rank": "count", "keys": "bits", "ranks": "count", "share": "share", "seed": "seed"},
     setup=True,
+    once=True,
 )
 def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np.int64], share: Any, seed: Any) -> Reply:
     """Remember the number of local components (by the key of the site's name, if there are keys) and what rows to hold out."""
@@ -99,10 +100,8 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
         if len(found) != 1:
             raise InputError(f"n_local has no entry for site {site.name!r}; give one for every site, or one number for all")
         own = int(ranks[found[0]])
-    if "rank" in site.kept:
-        raise PolicyError("rule set-up: which rows are held out was agreed in this epoch already")
     rows = rows_of(site)
-    held_out = np.sort(site.rng(int(seed)).permutation(rows.n)[: held_out_rows(rows.n, float(share), site.min_rows)])
+    held_out = site.first_of(rows.n, held_out_rows(rows.n, float(share), site.min_rows), int(seed))
     S = Covariance(training(rows, held_out))
     keep = {"rank": own, "seed": int(seed), "products": S.products, "held_out": held_out}
     return Reply((S.trace, np.int64(len(held_out) > 0)), keep)

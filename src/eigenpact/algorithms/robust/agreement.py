@@ -44,7 +44,7 @@ Rank = Literal["exact", "upper"]
 DIGITS, PARTS = 5, 32
 CENTRE_ROUNDS, SCALE_ROUNDS, SIZE_ROUNDS = 8, 4, 3
 
-PATHS, PATH_OF_SIZES = ("path of entries", "path of deviations"), "path of sizes"
+ENTRIES, DEVIATIONS, SIZES = "path of entries", "path of deviations", "path of sizes"
 """Names under which a site keeps how far the digits of a median are found: counts go on from there, and nowhere else."""
 
 SIGN = np.uint64(1 << 63)
@@ -66,16 +66,16 @@ def count_observed(site: Site) -> Any:
 @local(
     takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""},
     sends={"counts": "d 32"},
-    reads=PATHS,
-    keeps=PATHS,
+    reads=(ENTRIES, DEVIATIONS),
+    keeps=(ENTRIES, DEVIATIONS),
     bound="count",
     means={"centre": "centre", "deviations": "count", "prefix": "bits", "step": "count"},
     setup=True,
 )
 def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> Reply:
     """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
-    d, path = len(centre), PATHS[bool(deviations)]
-    _check_path(site.kept.get(path), prefix, int(step))
+    d = len(centre)
+    _check_path(site.kept.get(DEVIATIONS) if bool(deviations) else site.kept.get(ENTRIES), prefix, int(step))
     counts = np.zeros(d * PARTS, dtype=np.int64)
     for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):
         keys = _keys(np.abs(M) if bool(deviations) else M) >> _shift(int(step))
@@ -83,40 +83,40 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
         here = here if seen is None else here & seen
         places = (keys & np.uint64(PARTS - 1)).view(np.int64) + PARTS * np.arange(d)
         counts += np.bincount(places[here], minlength=d * PARTS)
-    return Reply(_many(counts.reshape(d, PARTS), site.min_rows), {path: (prefix, int(step))})
+    return Reply(
+        _many(counts.reshape(d, PARTS), site.min_rows), {DEVIATIONS if bool(deviations) else ENTRIES: (prefix, int(step))}
+    )
 
 
 @local(
     takes={"prefix": "1", "step": ""},
     sends={"counts": "32"},
-    reads=(*MEDIANS, PATH_OF_SIZES),
-    keeps=(PATH_OF_SIZES,),
+    reads=(*MEDIANS, SIZES),
+    keeps=(SIZES,),
     bound="count",
     means={"prefix": "bits", "step": "count"},
     setup=True,
 )
 def count_sizes(site: Site, prefix: Any, step: Any) -> Reply:
     """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
-    _check_path(site.kept.get(PATH_OF_SIZES), prefix, int(step))
+    _check_path(site.kept.get(SIZES), prefix, int(step))
     counts = np.zeros(PARTS, dtype=np.int64)
     for _, M, _ in entries_of(site):  # missing entries are zero there
         keys = _keys(np.abs(M[M != 0])) >> _shift(int(step))
         here = keys >> np.uint64(DIGITS) == prefix
         counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)
-    return Reply(_many(counts[None, :], site.min_rows)[0], {PATH_OF_SIZES: (prefix, int(step))})
+    return Reply(_many(counts[None, :], site.min_rows)[0], {SIZES: (prefix, int(step))})
 
 
 @local(
     takes={"mean": "d", "scale": "d"},
-    reads=MEDIANS,
     keeps=MEDIANS,
     means={"mean": "centre", "scale": "scale"},
     setup=True,
+    once=True,
 )
-def keep_medians(site: Site, mean: Array, scale: Array) -> Reply:
+def keep_medians(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
     """Remember the agreed centre and scale; None where there is nothing to do."""
-    if "scale" in site.kept:
-        raise PolicyError("rule set-up: centre and scale were agreed in this epoch already")
     return Reply(keep={"mean": mean if np.any(mean) else None, "scale": None if np.all(scale == 1.0) else scale})
 
 

@@ -13,11 +13,16 @@ import numpy as np
 from ...numerics.linalg import Array
 from ...runtime import Gather, Site, local
 from ..method import Part
-from ..setup import CENTRE
-from .entries import entries_of, remove_errors
+from .entries import MEDIANS, entries_of, remove_errors
 
 
-@local(takes={"U": "d k", "shift": "d", "thresholds": "2"}, sends={"wrong": "", "observed": ""}, reads=CENTRE, bound="count")
+@local(
+    takes={"U": "d k", "shift": "d", "thresholds": "2"},
+    sends={"wrong": "", "observed": ""},
+    reads=MEDIANS,
+    bound="count",
+    means={"U": "orthonormal", "shift": "centre", "thresholds": "threshold"},
+)
 def count_errors(site: Site, U: Array, shift: Array, thresholds: Array) -> Any:
     """How many of the site's observed entries are errors, by thresholds that shrink from the first to the second."""
     wrong = observed = 0

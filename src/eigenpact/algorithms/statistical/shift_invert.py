@@ -144,7 +144,7 @@ class ShiftInvert:
                 C.deflate(found.w, found.Cw)
                 believed, finished = max(believed, found.angle), finished and found.good
             verdict = await confirm(setup, C.Z, goal, C.rounds)  # line 9
-            if self.literal or verdict.good(goal, setup) or verdict.rounds + k + 1 >= setup.max_rounds:
+            if self.literal or verdict.good(goal) or verdict.rounds + k + 1 >= setup.max_rounds:
                 break
             rounds, caution = verdict.rounds, caution * verdict.caution(goal, caution * believed)
             B = verdict.better if verdict.lost else verdict.basis
