@@ -8,9 +8,13 @@ secret.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer
 
 from tests.attacks.coordinator import Coordinator, Refused, Victim
 
@@ -70,32 +74,68 @@ def isolating_threshold(victim: Victim) -> int:
 
 
 def constant_columns(victim: Victim) -> int:
-    """Turn three features into constants by a huge centre and scale; BLAS then rounds x - t to a comparison."""
-    j, d, big = 2, victim.X.shape[1], 2.0**200
+    """Turn three features into constants by a huge centre and a negative scale; BLAS then rounds x - t to a comparison."""
+    d, big = victim.X.shape[1], 2.0**200
     c = Coordinator(victim, "constants", "krylov")
     centre, scale = np.zeros(d), np.ones(d)
     centre[[0, 3, 4]], scale[[0, 3, 4]] = big, -big
     c.set_up(centre, scale)
-    Z = np.zeros((d, 1))
-    Z[[0, j, 3, 4], 0] = 1.0, 1.0, 1.5 * 2.0**60, -1.5 * 2.0**60
-    (G,) = c.call("scatter_action", Z)
-    return rows_among(G.T, victim.X)
+    return _compare(c, victim.X)
+
+
+def honest_constants(victim: Victim) -> int:
+    """The same with three columns that are constant in the table, an honest centre and scale, and an orthonormal block."""
+    c = Coordinator(victim, "honest", "krylov")
+    c.set_up(np.zeros(victim.X.shape[1]))
+    return _compare(c, victim.X)
+
+
+def _compare(c: Coordinator, X: Any, j: int = 2, constants: tuple[int, int, int] = (0, 3, 4)) -> int:
+    """Sums over the rows with x_j above a threshold, for many of them: two that differ by one row give that row."""
+    d, (first, up, down), sums = X.shape[1], constants, []
+    power = int(np.ceil(np.log2(8 * np.abs(X[:, j]).max())))
+    s, M = 2.0**power, 1.5 * 2.0 ** (52 + power)
+    for threshold in np.linspace(X[:, j].min(), X[:, j].max(), 400):
+        z = np.zeros(d)
+        z[[first, j, up, down]] = s / 2 - threshold, 1.0, M, -M
+        z /= np.linalg.norm(z)
+        filled = np.eye(d)[:, [i for i in range(d) if i not in (first, j, up, down)]]
+        (G,) = c.call("scatter_action", np.concatenate([z[:, None], filled], axis=1))
+        sums.append(G[:, 0])
+    return rows_pointed_at(np.diff(np.array(sums), axis=0), X, [i for i in range(d) if i not in constants])
+
+
+def rows_pointed_at(steps: Any, X: Any, columns: list[int]) -> int:
+    """How many rows of X the steps are multiples of, about zero or about the mean: who has that has the row."""
+    found: set[int] = set()
+    steps = steps[:, columns]
+    lengths = np.linalg.norm(steps, axis=1)
+    units = steps[lengths > 0] / lengths[lengths > 0, None]
+    for Y in (X[:, columns], (X - X.mean(axis=0))[:, columns]):
+        cosines = np.abs(units @ (Y / np.linalg.norm(Y, axis=1, keepdims=True)).T)
+        found |= set(cosines.argmax(axis=1)[cosines.max(axis=1, initial=0.0) > 1 - CLOSE**2].tolist()) if len(units) else set()
+    return len(found)
 
 
 def underflow(victim: Victim) -> int:
     """Scale the features so that products underflow to 0 or 1: an entry of the scatter matrix then counts rows above a limit."""
     c, d = Coordinator(victim, "underflow", "gram"), victim.X.shape[1]
     n, mean, within = c.set_up()
-    c.begin_anew()
-    sd = np.sqrt(within / n)
-    centre, scale = mean - 20 * sd, sd * 2.0**490
-    c.set_up(centre, scale)
-    (triangle,) = c.call("scatter_triangle")
-    whole = np.zeros((d, d))
-    whole[np.triu_indices(d)] = triangle
-    counted = np.round(whole[0] / 5e-324)
+    sd, right = np.sqrt(within / n), 0
     above = (mean < victim.X).sum(axis=0)
-    return int(np.sum((counted > 0) & (counted == above)))
+    for power in (537, 495, 480):  # what underflows, and what is allowed at all
+        c.begin_anew()
+        scale = np.maximum(sd, 1e-9) * 2.0**power
+        try:
+            c.set_up(mean - 20 * sd, scale, trace=float(((within + n * 400 * sd**2) / scale**2).sum()))
+            (triangle,) = c.call("scatter_triangle")
+        except Refused:
+            continue
+        whole = np.zeros((d, d))
+        whole[np.triu_indices(d)] = triangle
+        counted = np.round(whole[0] / 5e-324)
+        right = max(right, int(np.sum((counted > 0) & (counted == above))))
+    return right
 
 
 def columns_by_digits(victim: Victim) -> int:
@@ -118,28 +158,94 @@ def columns_by_digits(victim: Victim) -> int:
     return sum(bool(np.any(np.abs(victim.X[:, 0] - v) <= 1e-12 * np.abs(v))) for v in values)
 
 
-def dependent_columns(victim: Victim, j: int = 0, pair: tuple[int, int] = (-2, -1), windows: int = 400) -> int:
-    """Two equal columns cancel beside a third: M b - M b + z x rounds z x to a multiple of ulp(M b), which compares |x|.
+def dependent_columns(victim: Victim, j: int = 0, pair: tuple[int, int] = (3, -1), windows: int = 400) -> int:
+    """Two equal columns a < b cancel beside a third, j < a: z x_j + M x_a - M x_b is z x_j rounded to multiples of ulp(M x_a).
 
-    No centre, no scale and no length of the block is out of the ordinary: the block's columns are unit vectors.
+    As z grows, the sum over rows jumps by a multiple of a single row whenever one of them is rounded up.  No centre, no scale and
+    no length of the block is out of the ordinary: its columns are orthonormal.  Who has a row but for a power of two has the row.
     """
-    d = victim.X.shape[1]
-    a, b = (p % d for p in pair)
-    c = Coordinator(victim, "pair0", victim.policy.solvers[-1])
-    _, mean, within = c.set_up(trace=float(2 ** np.ceil(np.log2(10 * len(victim.X) * np.var(victim.X, axis=0).sum()))))
-    deviations, halves = np.sqrt(within / len(victim.X)), 2.0**-0.5
-    limits, sums = np.geomspace(1e-3, 8, windows) * deviations[j], []
-    smallest = np.abs(victim.X[:, a] - mean[a]).min()  # a balanced yes or no: known from its mean
-    for i, limit in enumerate(limits):
-        if c.replies + 1 >= victim.policy.max_rounds:
-            c = Coordinator(victim, f"pair{i}", victim.policy.solvers[-1])
-            c.set_up(trace=float(2 ** np.ceil(np.log2(10 * len(victim.X) * np.var(victim.X, axis=0).sum()))))
-        ulp = np.spacing(halves * smallest)
+    X, (a, b) = victim.X, (p % victim.X.shape[1] for p in pair)
+    d, n, half, sums = X.shape[1], len(X), 2.0**-0.5, []
+    trace = float(2 ** np.ceil(np.log2(2 * n * np.var(X, axis=0).sum())))
+    filled = np.eye(d)[:, [i for i in range(d) if i not in (a, b, j)]]  # more than one column: else BLAS adds in lanes
+    for i, z in enumerate(np.geomspace(1e-19, 1e-15, windows)):
+        if i % (victim.policy.max_rounds - 3) == 0:
+            c = Coordinator(victim, f"pair{i}", "krylov")
+            c.set_up(trace=trace)
         Z = np.zeros((d, 1))
-        Z[[a, b, j], 0] = halves, -halves, ulp / 2 / limit  # |x| > limit rounds to one ulp, others to nothing
-        (G,) = c.call("scatter_action", Z)
-        sums.append(G[:, 0] / ulp)
-    steps = -np.diff(np.array(sums), axis=0)
-    rest = [i for i in range(d) if i not in (a, b)]
-    got = [mean + sign * step for step in steps if np.abs(step[rest]).max() > 0 for sign in (1, -1)]
-    return rows_among(got, victim.X, rest) if got else 0
+        Z[[a, b, j], 0] = half, -half, z
+        (G,) = c.call("scatter_action", np.concatenate([Z, filled], axis=1))
+        sums.append(G[:, 0])
+    return rows_pointed_at(np.diff(np.array(sums), axis=0), X, [i for i in range(d) if i not in (a, b)])
+
+
+def nested_parts(victim: Victim) -> int:
+    """Hold out one row more than before, by the same seed: the difference of two traces and products is that row."""
+    d, n, replies = victim.X.shape[1], len(victim.X), []
+    empty = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    for i in range(40, 60):
+        c = Coordinator(victim, f"nested{i}", "varpro")
+        c.set_up()
+        c.call("take_part", np.int64(0), *empty, np.float64(i / n), np.float64(7))
+        (M, *_) = c.call("exact_local_part", np.eye(d))
+        replies.append((n - i) * M)
+    steps = -np.diff(np.array(replies), axis=0)
+    leading = [np.linalg.eigh((step + step.T) / 2)[1][:, -1] for step in steps if np.abs(step).max() > 0]
+    return rows_pointed_at(np.array(leading), victim.X, list(range(d))) if leading else 0
+
+
+def asked_again(victim: Victim) -> int:
+    """Ask the same question in many runs, to average what was rounded away; gives how many different answers came."""
+    d = victim.X.shape[1]
+    Z, replies = np.eye(d)[:, :3], []
+    for i in range(40):
+        c = Coordinator(victim, f"again{i}", "krylov")
+        c.set_up(trace=2 * _total(victim.X))
+        replies.append(c.call("scatter_action", Z)[0])
+    return len({reply.tobytes() for reply in replies}) - 1
+
+
+def _total(X: Any) -> float:
+    return float(((X - X.mean(axis=0)) ** 2).sum())
+
+
+@dataclass(frozen=True)
+class Theft:
+    """An attack, the rules that it needs listed, and the table it likes best."""
+
+    attack: Callable[[Victim], int]
+    solvers: tuple[str, ...]
+    kind: str = "plain"
+
+
+THEFTS = {
+    "training on one row": Theft(one_row_training, ("varpro",)),
+    "held-out sets that differ by one row": Theft(nested_parts, ("varpro",)),
+    "a threshold that trusts one row": Theft(isolating_threshold, ("shrinking",)),
+    "columns, value by value": Theft(columns_by_digits, ("shrinking",)),
+    "huge centre, negative scale": Theft(constant_columns, ("krylov",)),
+    "constant columns, honest centre": Theft(honest_constants, ("krylov",), "constants"),
+    "equal columns, orthonormal block": Theft(dependent_columns, ("krylov",), "equal"),
+    "products that underflow": Theft(underflow, ("gram",)),
+    "the same question again": Theft(asked_again, ("krylov",)),
+}
+"""All of them by what they do."""
+
+
+def table_of(kind: str) -> Any:
+    """120 patients and 12 features; some columns constant, or one of them twice."""
+    X = load_breast_cancer().data[:120, :12]
+    if kind == "constants":
+        X = np.array(X)
+        X[:, [0, 3, 4]] = 1.0
+    return np.c_[X, X[:, 3]] if kind == "equal" else X
+
+
+def stolen(name: str, folder: Path, rules: Mapping[str, Any] | None = None) -> tuple[int, Victim]:
+    """How many rows or values a theft gets, under its own solvers and further rules; and the site, for its log."""
+    theft = THEFTS[name]
+    victim = Victim(table_of(theft.kind), folder, {"solvers": list(theft.solvers), "max_runs_per_day": 1000, **(rules or {})})
+    try:
+        return theft.attack(victim), victim
+    except Refused:
+        return 0, victim

@@ -129,9 +129,21 @@ def _check_path(last: tuple[Any, int] | None, prefix: Any, step: int) -> None:
 
 
 def _many(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
-    """Counts (m x 32) of the rows that have at least ``least`` entries; none of the others."""
-    few = counts.sum(axis=1, keepdims=True) < least
-    return np.where(few, 0, counts)
+    """Counts (m x 32) in which no part has fewer than ``least`` entries: smaller ones are added to the next part, or the last.
+
+    >>> counts = np.array([[3, 1, 0, 5, 1] + [0] * 27, [2, 1] + [0] * 30])
+    >>> _many(counts, 4)[:, :5].tolist(), bool(np.all(_many(counts, 1) == counts))
+    ([[0, 4, 0, 6, 0], [0, 0, 0, 0, 0]], True)
+    """
+    told, carried = np.zeros_like(counts), np.zeros(len(counts), dtype=np.int64)
+    for part in range(counts.shape[1]):
+        carried += counts[:, part]
+        enough = carried >= max(1, least)
+        told[enough, part], carried[enough] = carried[enough], 0
+    last = told.shape[1] - 1 - np.argmax(told[:, ::-1] > 0, axis=1)
+    some = told.any(axis=1)
+    told[some, last[some]] += carried[some]
+    return told
 
 
 @dataclass(frozen=True, eq=False)

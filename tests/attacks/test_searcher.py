@@ -1,0 +1,34 @@
+"""The searching coordinator finds nothing at a site as it is, and does find what is put there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eigenpact.numerics.site_rows import SiteRows
+from tests.attacks.searcher import search
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_reply_tells_more_of_a_row_than_it_must() -> None:
+    tally = search(2000)
+    total = tally["answered"] + tally["refused"]
+    assert total >= 2000
+    assert 2 * tally["answered"] >= total
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_it_finds_a_product_that_compares_single_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As BLAS did: only rows above a threshold are added, times a thousand."""
+    honest = SiteRows.scatter_action
+
+    def compares(self: SiteRows, Z: Any) -> Any:
+        above = np.asarray(self.X)[:, 0] > np.abs(Z[0]).max() * np.asarray(self.X)[:, 0].mean()
+        return 1000 * honest(SiteRows(self.X[above], self.mean, self.scale, self._own_means), Z)
+
+    monkeypatch.setattr(SiteRows, "_own_means", property(lambda self: np.stack([self._own.mean, self._left])), raising=False)
+    monkeypatch.setattr(SiteRows, "scatter_action", compares)
+    with pytest.raises(AssertionError):
+        search(200)
