@@ -69,7 +69,7 @@ STATE = {"Z": "d q", "s": "q", "t": "", "k": "", "most": "", "seed": ""}
     takes=STATE,
     sends=STATE,
     reads=CENTRE,
-    means={"Z": "orthonormal", "s": "threshold", "t": "count", "k": "count", "most": "count", "seed": "seed"},
+    means={"s": "threshold", "t": "count", "k": "count", "most": "count", "seed": "seed"},
 )
 def pass_over(site: Site, Z: Array, s: Array, t: Any, k: Any, most: Any, seed: Any) -> Any:
     """The state after one pass over the own rows; with t = 0, the start."""
