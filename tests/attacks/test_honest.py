@@ -7,19 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
-from sklearn.datasets import load_breast_cancer, load_digits
 
 import eigenpact as ep
 from eigenpact.cli.site_settings import ALL_SOLVERS, SHIPPED
-from eigenpact.data.loaders import genomes, heart_disease, mnist
 from eigenpact.numerics.metrics import largest_sine
 from tests.attacks.guarded import Guarded
+from tests.attacks.honest import PROBLEMS, REAL, ROUNDS, fitted
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
-
-ROUNDS = 490
-"""What the policy of a new kit lets a plan ask for, set-up included."""
 
 OPEN = {"solvers": list(ALL_SOLVERS), "min_rows": 5, "max_rounds": 3000} | dict.fromkeys(
     ("allow_gather", "allow_at", "allow_max", "allow_chain"), True
@@ -29,62 +24,6 @@ OPEN = {"solvers": list(ALL_SOLVERS), "min_rows": 5, "max_rounds": 3000} | dict.
 CASES = [case for case in conformance.CASES if case.program is None and case.graph is None and case.own is None]
 
 needs_data = pytest.mark.skipif(not os.environ.get("EIGENPACT_DATA"), reason="needs EIGENPACT_DATA")
-
-
-def by_label(X: Any, y: Any) -> dict[str, Any]:
-    return {f"label{c}": X[y == c] for c in np.unique(y)}
-
-
-def digits() -> dict[str, Any]:
-    return by_label(*load_digits(return_X_y=True))
-
-
-def sparse() -> dict[str, Any]:
-    S = scipy.sparse.random(600, 80, 0.1, random_state=0, format="csr")
-    return {"a": S[:300], "b": S[300:]}
-
-
-def cancer() -> dict[str, Any]:
-    X = load_breast_cancer().data
-    return {"a": X[:200], "b": X[200:]}
-
-
-def hospitals() -> dict[str, Any]:
-    """Four hospitals, the features that all have measured."""
-    data = heart_disease()
-    common = ~np.isnan(data.X[:, [0, 1, 2]]).any(axis=1)
-    return {str(site): data.X[common & (data.groups["site"] == site)][:, [0, 1, 2]] for site in np.unique(data.groups["site"])}
-
-
-def populations() -> dict[str, Any]:
-    data = genomes()
-    labels = data.groups["population"]
-    sites = {str(p): np.asarray(data.X[labels == p][:, :1000], dtype=float) for p in np.unique(labels)}
-    return {name: X for name, X in sites.items() if len(X) >= 20}
-
-
-PROBLEMS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "digits by label": (digits, {}),
-    "digits, own centres": (digits, {"center": "site"}),
-    "digits, no centre": (digits, {"center": False}),
-    "patients, scaled": (cancer, {"scale": "pooled"}),
-    "patients": (cancer, {}),
-    "sparse": (sparse, {}),
-    "sparse, scaled": (sparse, {"scale": "pooled"}),
-}
-REAL: dict[str, tuple[Any, dict[str, Any]]] = {
-    "MNIST by label": (lambda: by_label(np.asarray(mnist().X[:4000], dtype=float), mnist().y[:4000]), {}),
-    "hospitals": (hospitals, {}),
-    "genomes by population": (populations, {}),
-}
-ALL = PROBLEMS | REAL
-
-
-def fitted(engine: Any, solver: str, problem: str) -> Any:
-    make, options = ALL[problem]
-    k = 2 if problem == "hospitals" else 4
-    model = ep.FederatedPCA(k, solver=solver, random_state=0, max_rounds=ROUNDS, tol=1e-4 if solver == "subspace" else None)
-    return model.set_params(engine=engine, **options).fit(make())
 
 
 def problems() -> list[Any]:
