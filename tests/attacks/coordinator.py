@@ -11,8 +11,9 @@ import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
+from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum
 from eigenpact.runtime.local import find_local
-from eigenpact.runtime.mail import CHECKSUM, PREFIX, _checksum, _hello
+from eigenpact.runtime.mail import _hello
 from eigenpact.runtime.policy import ALWAYS
 
 OWN = "eigenpact:"
@@ -91,7 +92,7 @@ class Coordinator:
 
     def _send(self, header: dict[str, Any], args: tuple[Any, ...] = (), after: int = 0) -> tuple[np.ndarray[Any, Any], ...]:
         payload, before = wire.pack(header, args), after.to_bytes(PREFIX, "little")
-        reply = self._ask(before + _checksum(before + _checksum(payload)) + bytes(payload))
+        reply = self._ask(before + checksum(before + checksum(payload)) + bytes(payload))
         told, arrays = wire.unpack(memoryview(reply)[CHECKSUM:])
         for how in ("refused", "error", "lost", "damaged"):
             if how in told:

@@ -66,10 +66,10 @@ def _spy(name: str, others: list[Any], cell: Any, kit: Path) -> None:
 def _call(other: Any) -> str:
     """Greet another site as a coordinator would; it may not be up yet."""
     from eigenpact.runtime import wire
-    from eigenpact.runtime.mail import PREFIX, _checksum
+    from eigenpact.runtime.letters import PREFIX, checksum
 
     payload, after = wire.pack(GREETING), bytes(PREFIX)
-    message = after + _checksum(after + _checksum(payload)) + bytes(payload)
+    message = after + checksum(after + checksum(payload)) + bytes(payload)
     deadline = time.monotonic() + WITHIN
     while True:
         try:

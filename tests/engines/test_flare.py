@@ -128,7 +128,7 @@ def test_a_hostile_coordinator(engine: Any, parties: Parties, caplog: pytest.Log
         run_with(engine, unlisted, hostile)
     with pytest.raises(SiteError, match=r"unknown function .*unlisted"):
         run_with(engine, unlisted, honest)
-    with pytest.raises(SiteError, match="rule plan: this run was not announced"):
+    with pytest.raises(TooFewSitesError, match="rule plan: this run was not announced"):
         run_with(engine, conformance.count, None)
     for text in ("rule functions", "unknown function", "not announced"):
         assert refusals(parties, text) == set(NAMES), text

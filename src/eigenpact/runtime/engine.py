@@ -30,6 +30,10 @@ class Connection(Protocol):
         """Names of the sites that can be called now, sorted."""
         ...
 
+    def invited(self) -> tuple[str, ...]:
+        """Names of the sites that are to take part, sorted; some may not be there yet."""
+        return self.sites()
+
     def own_sites(self) -> tuple[str, ...]:
         """Sites in the coordinator's own process: ``At`` one of these sends nothing."""
         ...

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PolicyError
+from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
@@ -184,7 +184,7 @@ class Gate:
     def _check_request(self, request: Request, function: LocalFunction) -> None:
         rules, plan = self._policy, self._plan
         if plan is None or request.run != self._run:
-            raise PolicyError("rule plan: this run was not announced here; announce its plan first")
+            raise NotAnnouncedError("rule plan: this run was not announced here; announce its plan first")
         if self._withdrawn:
             raise PolicyError(self._withdrawn)
         if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):

@@ -13,23 +13,19 @@ checksum, so that the payload is read once for all sites.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
-from ..errors import EigenpactError, PolicyError, StepError, TooFewSitesError, WireError
+from ..errors import EigenpactError, NotAnnouncedError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
 from . import wire
 from .engine import Connection
+from .letters import PREFIX, Damaged, checksum, seal, unseal
 from .local import Arrays
 from .plan import Plan
 from .site import Request, Response, SiteServer
 from .site_ledger import shortened
 
-CHECKSUM = 8
-"""Bytes for the CRC-32 before a payload, eight to keep arrays aligned.  It finds damage; against tampering engines use TLS."""
-
-PREFIX = 8
 MAX_MESSAGE = 1 << 33
 """Larger messages are refused unread."""
 
@@ -80,21 +76,24 @@ class SiteEndpoint:
             _check_types(header)
             facts |= {key: header[key] for key in ("run", "epoch", "step")}
             if header["what"] == "hello":
-                return _seal(wire.pack(facts | self._standing(header)))
+                return seal(wire.pack(facts | self._standing(header)))
             if header["what"] == "plan":
                 self._server.admit(header["run"], header.get("plan"))
-                return _seal(wire.pack(facts | self._standing(header)))
+                return seal(wire.pack(facts | self._standing(header)))
             request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
-            return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
-        except _Damaged as error:
+            return seal(wire.pack(facts, self._server.execute(request, after).arrays))
+        except Damaged as error:
             return self._refuse(facts, "damaged", str(error))
         except StepError as error:  # e.g. it was started anew in mid-run: it can take part again in the next epoch
             return self._refuse(facts, "lost", f"out of step: {error}")
+        except NotAnnouncedError as error:  # likewise
+            return self._refuse(facts, "lost", str(error))
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
         except EigenpactError as error:
+            how = "failed" if isinstance(error, SiteError) else "error"  # here, as it may not elsewhere, or for what was asked
             cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
-            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
+            return self._refuse(facts, how, f"{type(error).__name__}: {error}", cause)
 
     def _standing(self, header: dict[str, Any]) -> dict[str, int]:
         """How many features the site has, and the step it did last."""
@@ -103,12 +102,12 @@ class SiteEndpoint:
 
     def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
         self._tell(shortened(reason) + cause)
-        return _seal(wire.pack(facts | {how: shortened(reason)}))
+        return seal(wire.pack(facts | {how: shortened(reason)}))
 
     def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
-            raise _Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
-        return int.from_bytes(data[:PREFIX], "little"), *_unseal(data[PREFIX:], bytes(data[:PREFIX]))
+            raise Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
+        return int.from_bytes(data[:PREFIX], "little"), *unseal(data[PREFIX:], bytes(data[:PREFIX]))
 
 
 class MailConnection(Connection):
@@ -187,6 +186,10 @@ class MailConnection(Connection):
             self._greet()
         return tuple(sorted((self._present | self._heard) & set(self._features)))
 
+    def invited(self) -> tuple[str, ...]:
+        """Sites that are to take part, sorted, whether they answer or not."""
+        return tuple(sorted(self._invited))
+
     def own_sites(self) -> tuple[str, ...]:
         """Sites in the coordinator's own process."""
         return self._own
@@ -240,8 +243,11 @@ class MailConnection(Connection):
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
-            error = f"refused: {_told(header, 'refused')}" if "refused" in header else _told(header, "error")
-            yield Response(name, arrays, error=error, lost="lost" in header, reason=_told(header, "lost"))
+            if "lost" in header:
+                yield Response(name, lost=True, reason=_told(header, "lost"))
+                continue
+            error = f"{'refused: ' if 'refused' in header else ''}{_refusal(header)}"
+            yield Response(name, arrays, error=error, own="refused" in header or "failed" in header)
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Graph programs need engines whose nodes reach each other."""
@@ -260,7 +266,7 @@ class _Letters:
         self.after = dict(after)
         self._mail = mail
         self._payload = payload
-        self._checksum = _checksum(payload)
+        self._checksum = checksum(payload)
         self._key = key
         self._unsent = sorted(after, reverse=True)
         self._deadlines: dict[str, float] = {}
@@ -280,7 +286,7 @@ class _Letters:
             self._arrived[name] = {"lost": self._mail._reasons.get(name, "not heard of")}, ()
             return
         after = self.after[name].to_bytes(PREFIX, "little")
-        self._mail._post.send(name, b"".join([after, _checksum(after + self._checksum), self._payload]))
+        self._mail._post.send(name, b"".join([after, checksum(after + self._checksum), self._payload]))
         self._deadlines.setdefault(name, self._mail._post.now() + self._mail._round_timeout)  # one for both tries
 
     def _receive(self) -> None:
@@ -301,7 +307,7 @@ class _Letters:
             self._ask_again(name, f"reply of {len(data)} bytes refused unread: at most {self._mail._max_bytes} are allowed here")
             return
         try:
-            header, arrays = _unseal(memoryview(data))
+            header, arrays = unseal(memoryview(data))
         except WireError as error:
             self._ask_again(name, f"damaged reply: {error}")
             return
@@ -338,19 +344,15 @@ class _Letters:
 def greeting() -> bytes:
     """The letter with which a coordinator asks a site, whose name it may not know yet, what it has."""
     payload, after = wire.pack(_hello("", 0)), bytes(PREFIX)
-    return after + _checksum(after + _checksum(payload)) + bytes(payload)
+    return after + checksum(after + checksum(payload)) + bytes(payload)
 
 
 def signed_by(data: bytes) -> str:
     """The site that says it sent a reply; empty if it is damaged."""
     try:
-        return _told(_unseal(memoryview(data))[0], "site")
+        return _told(unseal(memoryview(data))[0], "site")
     except WireError:
         return ""
-
-
-class _Damaged(WireError):
-    """A payload that does not have its checksum."""
 
 
 _TYPES = {"what": str, "run": str, "epoch": int, "step": int}
@@ -362,8 +364,8 @@ def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
 
 
 def _refusal(header: Mapping[str, Any]) -> str:
-    """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
-    return _told(header, "refused") or _told(header, "error") or _told(header, "lost")
+    """Why a site did not do what it was asked; empty if it did."""
+    return next((_told(header, how) for how in ("refused", "failed", "error", "lost") if how in header), "")
 
 
 def _told(header: Mapping[str, Any], key: str) -> str:
@@ -381,18 +383,3 @@ def _check_types(header: dict[str, Any]) -> None:
         wanted = _TYPES.get(key, str)
         if type(header.get(key)) is not wanted:
             raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")
-
-
-def _checksum(data: bytes | bytearray | memoryview) -> bytes:
-    return zlib.crc32(data).to_bytes(CHECKSUM, "little")
-
-
-def _seal(payload: bytearray) -> bytes:
-    return _checksum(_checksum(payload)) + payload
-
-
-def _unseal(data: memoryview, after: bytes = b"") -> tuple[dict[str, Any], Arrays]:
-    payload = data[CHECKSUM:]
-    if len(data) < CHECKSUM or _checksum(after + _checksum(payload)) != bytes(data[:CHECKSUM]):
-        raise _Damaged(f"the checksum of {len(after) + len(data)} bytes does not fit")
-    return wire.unpack(payload)

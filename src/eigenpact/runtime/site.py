@@ -95,13 +95,14 @@ class Response:
     """A site's answer to one request: arrays, or messages per neighbour for an exchange, or why there are none.
 
     ``lost`` means that the site is gone, for the ``reason`` given (the run may go on without it), ``error`` that the function
-    failed there.
+    failed there; ``own`` that it did so for a reason of the site's own, so that others may go on.
     """
 
     site: str
     arrays: Arrays = ()
     messages: Mapping[str, Arrays] = field(default_factory=dict)
     error: str = ""
+    own: bool = False
     lost: bool = False
     reason: str = ""
 

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 from ...errors import EigenpactError
 from ...runtime import SiteLedger, wire
-from ...runtime.mail import CHECKSUM, PREFIX
+from ...runtime.letters import CHECKSUM, PREFIX
 from ...runtime.site_ledger import shortened
 from ..blas import limited_blas
 from ..federation.sites import SiteFacts
