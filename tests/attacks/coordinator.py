@@ -11,9 +11,8 @@ import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
-from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum
+from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
 from eigenpact.runtime.local import find_local
-from eigenpact.runtime.mail import _hello
 from eigenpact.runtime.policy import ALWAYS
 
 OWN = "eigenpact:"
@@ -66,7 +65,7 @@ class Coordinator:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
         plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, None)
-        self._send(_hello(run, 0, "plan") | {"plan": plan.to_dict()})
+        self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
         """Have a function run; its reply, without any check on this side."""

@@ -286,11 +286,11 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
 
 
 def test_a_kit_of_an_earlier_format_is_refused_by_name(parties: Parties, tmp_path: Path) -> None:
-    """Its files name classes of modules that have moved since."""
+    """It lacks the keys that letters are signed with, and its files name classes of modules that have moved since."""
     facts = json.loads((parties.folder / "coordinator" / "kit.json").read_text())
-    assert facts.pop("format") == 2
+    assert facts.pop("format") == 3
     (tmp_path / "kit.json").write_text(json.dumps(facts))
-    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 2 to 2: .*eigenpact federation init"):
+    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 3 to 3: .*eigenpact federation init"):
         Kit.read(tmp_path, "coordinator")
 
 

@@ -62,6 +62,22 @@ class Connection(Protocol):
         ...
 
 
+class Post(Protocol):
+    """Carries bytes to sites and back."""
+
+    def now(self) -> float:
+        """Seconds of the clock that timeouts are measured with."""
+        ...
+
+    def send(self, site: str, data: bytes) -> None:
+        """Send bytes to a site; returns at once."""
+        ...
+
+    def receive(self, until: float) -> tuple[str, bytes | None] | None:
+        """The next message and its site - without bytes if the site is known to be gone - or None if none came until then."""
+        ...
+
+
 @dataclass
 class Outcome:
     """What a run ends with, in a form that can be sent to every process without pickle.

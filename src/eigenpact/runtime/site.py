@@ -144,10 +144,10 @@ class SiteServer:
         """The last step executed in this run and epoch; 0 if none."""
         return self._last if (run, epoch) == (self._run, self._epoch) else 0
 
-    def admit(self, run: str, plan: Any) -> None:
-        """Take note of what a run is about to do, or refuse it."""
+    def admit(self, run: str, plan: Any, sent: int | None = None) -> None:
+        """Take note of what a run is about to do, or refuse it; ``sent`` is when a coordinator who signs has sent the plan."""
         if self._gate is not None:
-            self._gate.admit(run, plan)
+            self._gate.admit(run, plan, sent)
 
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""

@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import InputError
 from ...storage import write_private_json, writing
 from ..extras import bring
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
@@ -53,7 +53,6 @@ class Kit(PartyKit):
     """A party's folder, with FLARE's files in it."""
 
     engine = "nvflare"
-    oldest = 2  # FLARE's files name classes by their modules
 
     @property
     def workspace(self) -> Path:
@@ -107,9 +106,8 @@ def make_kits(federation: Federation, folder: Path) -> None:
         for site in federation.sites:
             _adopt_kit(made / site, folder / site)
             _configure_site(folder / site)
-            describe_kit(folder / site, site, federation)
         _configure_server(folder / "coordinator" / "server")
-        describe_kit(folder / "coordinator", "coordinator", federation)
+        describe_kits(folder, federation)
         shutil.rmtree(made)
 
 
