@@ -25,6 +25,7 @@ from eigenpact.engines.flare import kits as flare_kits
 from eigenpact.engines.flare.kits import Federation, Kit, make_kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
 from eigenpact.runtime import Driver, Outcome, Plan, Sum, local, read_site_ledger, wire
+from eigenpact.runtime.letters import Letter, hello, unseal
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS, problem_sites
 from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
@@ -162,11 +163,27 @@ def test_bad_messages(engine: Any, parties: Parties, message: bytes, reason: str
     post = engine.post
     post.send("lima", message)
     name, reply = post.receive(post.now() + 30)
-    header, arrays = wire.unpack(memoryview(reply)[8:])
+    header, arrays = unseal(memoryview(reply), "lima", engine.identity)
     assert (name, arrays) == ("lima", ())
     assert reason in header["damaged"]
     assert "lima" in refusals(parties, reason, within=0)
     assert ep.FederatedPCA(2, engine=engine).fit().sites_ == tuple(sorted(NAMES))
+
+
+def test_letters_of_the_server_without_the_coordinators_key(engine: Any, parties: Parties) -> None:
+    """Through FLARE, from its server's side: neither a plan nor a sum is answered, and no row is written down."""
+    before = read_site_ledger(parties.folder / "lima" / "ledger.jsonl")
+    plan = hello("spoofed", 0, "plan") | {"plan": conformance.PLAN.to_dict(), "sent": time.time_ns()}
+    step = {"what": "request", "run": "spoofed", "epoch": 0, "step": 1, "kind": "sum", "digest": ""}
+    own = Kit.read(parties.folder / "quito", "site").identity()
+    for header in (plan, step | {"function": conformance.count.name}):
+        for identity in (None, own):  # that of another site
+            engine.post.send("lima", Letter(wire.pack(header), identity).to("lima", 0))
+            _, reply = engine.post.receive(engine.post.now() + 30)
+            told, arrays = unseal(memoryview(reply), "lima", engine.identity)
+            assert (told["refused"], arrays) == ("letter not signed by this federation's coordinator", ())
+    assert "lima" in refusals(parties, "letter not signed by this federation's coordinator", within=0)
+    assert read_site_ledger(parties.folder / "lima" / "ledger.jsonl") == before
 
 
 def test_a_coordinator_that_sends_too_much(

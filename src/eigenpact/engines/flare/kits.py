@@ -26,7 +26,7 @@ ADMIN = "coordinator@eigenpact.org"
 
 SITE_CLASS = "eigenpact.engines.flare.site.FlareSite"
 RELAY_CLASS = "eigenpact.engines.flare.relay.Relay"
-CONTROLLER_CLASS = "nvflare.collab.runtime.controller.CollabController"
+CONTROLLER_CLASS = "eigenpact.engines.flare.server.SteadyController"
 EXECUTOR_CLASS = "nvflare.collab.runtime.executor.CollabExecutor"
 LAUNCHER_CLASS = "eigenpact.engines.flare.guard.GuardedLauncher"
 DEPLOYER_CLASS = "eigenpact.engines.flare.guard.GuardedDeployer"
@@ -47,6 +47,10 @@ COMMUNICATION = {"streaming_retry_timeout": 2.0, "streaming_retry_wait": 1.0, "t
 
 HEARTBEAT_TIMEOUT = 30
 """Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
+
+
+FOR_EVER = 1e9
+"""Seconds until FLARE gives up a job whose sites are gone: the driver does, by ``min_sites``."""
 
 
 class Kit(PartyKit):
@@ -116,6 +120,7 @@ def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     controlled = {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100}
     server = {
         "format_version": 2,
+        "dead_client_grace_period": FOR_EVER,
         "workflows": [{"id": "controller", "path": CONTROLLER_CLASS, "args": controlled}],
         "components": [{"id": "relay", "path": RELAY_CLASS, "args": dict(relay)}],
         "task_data_filters": [],
