@@ -45,6 +45,10 @@ class PolicyError(EigenpactError, PermissionError):
     """A site's policy does not allow what a coordinator asks; the message begins with the rule's name."""
 
 
+class NotAnnouncedError(PolicyError):
+    """A request of a run whose plan a site does not know: it was never told, or the site was started anew since."""
+
+
 class JournalError(EigenpactError, RuntimeError):
     """A journal that does not belong to this run or contradicts it."""
 

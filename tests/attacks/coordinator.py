@@ -11,8 +11,8 @@ import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
+from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
 from eigenpact.runtime.local import find_local
-from eigenpact.runtime.mail import CHECKSUM, PREFIX, _checksum, _hello
 from eigenpact.runtime.policy import ALWAYS
 
 OWN = "eigenpact:"
@@ -65,7 +65,7 @@ class Coordinator:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
         plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, None)
-        self._send(_hello(run, 0, "plan") | {"plan": plan.to_dict()})
+        self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
         """Have a function run; its reply, without any check on this side."""
@@ -91,7 +91,7 @@ class Coordinator:
 
     def _send(self, header: dict[str, Any], args: tuple[Any, ...] = (), after: int = 0) -> tuple[np.ndarray[Any, Any], ...]:
         payload, before = wire.pack(header, args), after.to_bytes(PREFIX, "little")
-        reply = self._ask(before + _checksum(before + _checksum(payload)) + bytes(payload))
+        reply = self._ask(before + checksum(before + checksum(payload)) + bytes(payload))
         told, arrays = wire.unpack(memoryview(reply)[CHECKSUM:])
         for how in ("refused", "error", "lost", "damaged"):
             if how in told:

@@ -113,6 +113,14 @@ def test_what_may_not_be_gathered_may_not_be_summed(kits: Path, tmp_path: Path, 
     Gate("north", read_policy(path), SiteLedger(tmp_path / "ledger"), **facts).admit("r1", hostile.to_dict())
 
 
+def test_a_site_is_revoked(kits: Path, run: Callable[..., Any], refused: Callable[..., str]) -> None:
+    result = run("federation", "revoke", kits / "coordinator", "north")
+    assert (result.exit_code, "Site north takes part in no run from now on" in result.stdout) == (0, True)
+    assert ep.engines.NVFlare(kits / "coordinator").sites == ("south",)
+    told = refused("coordinator", "run", "--kit", kits / "coordinator", "-k", "2", "-o", "model", "--sites", "north,south")
+    assert "'north' was revoked as a site of federation 'trial': south" in told
+
+
 def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001
     assert "trial exists already" in refused("federation", "init", "consortium.toml")
 

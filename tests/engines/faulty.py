@@ -16,7 +16,7 @@ from typing import Any
 from eigenpact.engines import InProcess
 from eigenpact.engines.blas import limited_blas
 from eigenpact.runtime import Job, MailConnection, Outcome, Request, Response, SiteEndpoint, SiteServer, Summation, wire
-from eigenpact.runtime.mail import _checksum, _hello
+from eigenpact.runtime.letters import checksum, hello
 
 ROUND_TIMEOUT = 10.0
 LATENCY = 0.2
@@ -235,5 +235,5 @@ class FaultyEngine:
 
 def _greeting() -> bytes:
     """What makes a site tell that it is there."""
-    payload, after = wire.pack(_hello("", 0)), bytes(8)
-    return after + _checksum(after + _checksum(payload)) + payload
+    payload, after = wire.pack(hello("", 0)), bytes(8)
+    return after + checksum(after + checksum(payload)) + payload

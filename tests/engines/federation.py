@@ -57,6 +57,7 @@ class Parties:
             "policy": dict(policy),
             "ledger": str(kit.folder / "ledger.jsonl"),
             "coordinator_timeout": self.timeout,
+            "kit": str(kit.folder),
         }
         (kit.folder / "site.json").write_text(json.dumps(described | facts))
 

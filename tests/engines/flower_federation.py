@@ -58,6 +58,7 @@ class FlowerParties:
             "policy": dict(policy),
             "ledger": str(kit.folder / "ledger.jsonl"),
             "coordinator_timeout": 60.0,
+            "kit": str(kit.folder),
         }
         (kit.folder / "site.json").write_text(json.dumps(described | facts))
 

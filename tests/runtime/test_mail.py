@@ -10,10 +10,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eigenpact.errors import SiteError, TooFewSitesError, WireError
-from eigenpact.runtime import Driver, Gather, MailConnection, Reply, Request, Site, SiteEndpoint, SiteServer, Sum, local, wire
+from eigenpact.errors import InputError, SiteError, TooFewSitesError, WireError
+from eigenpact.runtime import (
+    At,
+    Driver,
+    Gather,
+    Journal,
+    MailConnection,
+    Progress,
+    Reply,
+    Request,
+    Site,
+    SiteEndpoint,
+    SiteServer,
+    Sum,
+    local,
+    wire,
+)
 from eigenpact.runtime import mail as mail_module
-from eigenpact.runtime.mail import CHECKSUM, PREFIX, _checksum, _seal, _unseal
+from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, seal, unseal
 from tests.runtime.programs import ROUNDS, bits, plain, remembering
 
 executed: list[tuple[str, str]] = []
@@ -68,7 +83,7 @@ def message(after=0, arrays=(), **header):
     """Bytes of a well-formed request."""
     payload = wire.pack(header, arrays)
     prefix = after.to_bytes(PREFIX, "little")
-    return prefix + _checksum(prefix + _checksum(payload)) + payload
+    return prefix + checksum(prefix + checksum(payload)) + payload
 
 
 def asking(after=0, arrays=(), **changes):
@@ -81,7 +96,7 @@ def hello(run="r", epoch=0):
 
 
 def answer(data):
-    return _unseal(memoryview(data))
+    return unseal(memoryview(data))
 
 
 def flipped(data, at=-1):
@@ -287,6 +302,39 @@ def test_sites_that_do_not_answer_at_first_are_no_part_of_the_run(post):
     assert result[0] == 11
 
 
+class Killed(BaseException):
+    """Stands for the end of the coordinator's process."""
+
+
+def test_a_site_that_was_absent_at_first_joins_when_the_run_is_resumed(post, connect, three_sites, tmp_path):
+    """It was meant to take part; others that come to a resumed run are strangers (test_driver_rejoin.py)."""
+
+    def session(callback):
+        journal = Journal(tmp_path / "run", {})
+        try:
+            return ran(post, plain, journal=journal, callback=callback)
+        finally:
+            journal.close()
+
+    bases = []
+
+    def kill(record):
+        bases.append(record.basis)
+        if record.round == 3:
+            raise Killed
+
+    post.on_reply = lambda site, data: [] if site == "A" else [data]
+    with pytest.raises(Killed):
+        session(kill)
+    post.on_reply = lambda _site, data: [data]
+    result, driver = session(None)
+    assert (driver.roster, lost(driver)) == (("A", "B", "C"), [("A", "joined")])
+    fresh = Driver(connect(three_sites)).run(lambda _start, _state: plain(bases[-1], None))
+    assert bits(result[:3]) == bits(fresh[:3])
+    again, second = session(None)
+    assert (bits(again), second.roster) == (bits(result), driver.roster)
+
+
 @pytest.mark.parametrize("n", [1, 40, 200])
 def test_the_replies_held_are_bounded_whatever_the_number_of_sites(n):
     names = [f"{i:03}" for i in range(n)]
@@ -383,7 +431,7 @@ def test_a_reply_too_large_is_refused_unread(post):
 def test_a_reply_with_a_checksum_and_no_sense_is_as_good_as_damaged(post, payload):
     connection = connected(post)
     driver = Driver(connection)
-    post.on_reply = lambda site, data: [_seal(bytearray(payload))] if site == "B" else [data]
+    post.on_reply = lambda site, data: [seal(bytearray(payload))] if site == "B" else [data]
     driver.run(plain)
     assert driver.roster == ("A", "C")
     assert lost(driver)[0][1].startswith("lost: damaged reply")
@@ -397,13 +445,13 @@ def test_replies_in_another_sites_name_are_ignored(post, connect, three_sites):
 
 def _renamed(data):
     header, arrays = answer(data)
-    return _seal(wire.pack(header | {"site": "C"}, [2 * a for a in arrays]))
+    return seal(wire.pack(header | {"site": "C"}, [2 * a for a in arrays]))
 
 
 def test_a_reply_of_the_wrong_shape_is_refused(post):
     def other_shape(site, data):
         header, arrays = answer(data)
-        return [_seal(wire.pack(header, [np.zeros((7, 7)) for _ in arrays])) if site == "B" and header["step"] == 3 else data]
+        return [seal(wire.pack(header, [np.zeros((7, 7)) for _ in arrays])) if site == "B" and header["step"] == 3 else data]
 
     post.on_reply = other_shape
     with pytest.raises(WireError, match="action"):
@@ -416,7 +464,7 @@ def test_a_site_that_tells_nonsense_of_its_steps_does_not_end_the_run(post, conn
 
     def lying(site, data):
         header, arrays = answer(data)
-        return [_seal(wire.pack(header | {"last": value}, arrays)) if site == "B" and header.get("last") is not None else data]
+        return [seal(wire.pack(header | {"last": value}, arrays)) if site == "B" and header.get("last") is not None else data]
 
     post.on_reply = lying
     assert bits(ran(post)[0]) == bits(Driver(connect(three_sites)).run(plain))
@@ -426,7 +474,7 @@ def test_a_site_that_tells_nonsense_of_its_steps_does_not_end_the_run(post, conn
 def test_a_site_that_tells_no_number_of_features_is_no_part_of_the_run(post, value):
     def lying(site, data):
         header, arrays = answer(data)
-        return [_seal(wire.pack(header | {"n_features": value}, arrays)) if site == "B" else data]
+        return [seal(wire.pack(header | {"n_features": value}, arrays)) if site == "B" else data]
 
     post.on_reply = lying
     assert connected(post).sites() == ("A", "C")
@@ -439,7 +487,7 @@ def test_a_reason_is_one_line_of_bounded_length(post):
         header, _ = answer(data)
         forged = {key: header[key] for key in ("site", "run", "epoch", "step") if key in header}
         told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 1_000_000
-        return [_seal(wire.pack(forged | {"lost": told})) if site == "B" and header.get("step") == 3 else data]
+        return [seal(wire.pack(forged | {"lost": told})) if site == "B" and header.get("step") == 3 else data]
 
     post.on_reply = forging
     _, driver = ran(post)
@@ -455,12 +503,58 @@ def breaks_at_b(site: Site):
     return 1.0 / (site.name != "B" or np.int64(0).item())
 
 
-def test_a_failing_function_names_site_and_function(post):
-    async def program(_start, _state):
-        await Sum(breaks_at_b)
+@local(sends={"x": ""})
+def breaks_everywhere(_site: Site):
+    """Fails at all sites."""
+    raise MemoryError("1 TB")
 
-    with pytest.raises(SiteError, match=r"breaks_at_b at site 'B': SiteError: breaks_at_b failed at site 'B': ZeroDivision"):
+
+@local(sends={"x": ""})
+def asks_too_much_of_b(site: Site):
+    """Tells the user of B what is wrong with what was asked."""
+    if site.name == "B":
+        raise InputError("n_local has no entry for site 'B'")
+    return 1.0
+
+
+def summing(function):
+    async def program(_start, _state):
+        for _ in range(3):
+            total = await Sum(function)
+            await Progress(basis=np.eye(3, 1))
+        return float(total)
+
+    return program
+
+
+def test_a_site_at_which_a_function_fails_is_left_out_for_good(post):
+    """It would fail again, so it is not taken back, although it answers."""
+    result, driver = ran(post, summing(breaks_at_b))
+    assert (result, driver.roster) == (2.0, ("A", "C"))
+    assert lost(driver) == [("B", "lost: SiteError: breaks_at_b failed at site 'B': ZeroDivisionError: float division by zero")]
+
+
+def test_a_site_at_which_a_function_fails_stops_the_run_if_it_is_needed(post):
+    with pytest.raises(TooFewSitesError, match=r"lost B \(SiteError: breaks_at_b failed at site 'B': Zero.*min_sites is 3"):
+        ran(post, summing(breaks_at_b), min_sites=3)
+
+
+def test_a_function_that_fails_everywhere_ends_the_run(post):
+    with pytest.raises(SiteError, match=r"breaks_everywhere at site 'A': SiteError: .* failed at site 'A': MemoryError: 1 TB"):
+        ran(post, summing(breaks_everywhere))
+
+
+def test_a_function_that_fails_where_it_ran_alone_ends_the_run(post):
+    async def program(_start, _state):
+        return await At("B", breaks_at_b)
+
+    with pytest.raises(SiteError, match="breaks_at_b at site 'B'"):
         ran(post, program)
+
+
+def test_what_is_wrong_with_the_input_ends_the_run_though_one_site_alone_tells(post):
+    with pytest.raises(SiteError, match=r"asks_too_much_of_b at site 'B': InputError: .*n_local has no entry for site 'B'"):
+        ran(post, summing(asks_too_much_of_b))
 
 
 # -- any bytes at all ---------------------------------------------------------------------------
@@ -503,7 +597,7 @@ def test_any_damage_is_noticed_and_nothing_is_executed(changes):
 def test_any_payload_with_its_checksum_is_answered(payload, after):
     prefix = after.to_bytes(PREFIX, "little")
     executed.clear()
-    header, arrays = answer(ENDPOINT.handle(prefix + _checksum(prefix + _checksum(payload)) + payload))
+    header, arrays = answer(ENDPOINT.handle(prefix + checksum(prefix + checksum(payload)) + payload))
     assert "error" in header
     assert (arrays, executed) == ((), [])
 

@@ -13,7 +13,7 @@ import pytest
 
 from eigenpact.algorithms.consensus.krylov import model_directions
 from eigenpact.algorithms.setup import keep_centre
-from eigenpact.errors import FileError, InputError, PolicyError, SiteError, StepError, WireError
+from eigenpact.errors import FileError, InputError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
 from eigenpact.runtime import (
     Connection,
     Driver,
@@ -35,7 +35,7 @@ from eigenpact.runtime import (
     read_site_ledger,
     tapped,
 )
-from eigenpact.runtime.mail import CHECKSUM
+from eigenpact.runtime.letters import CHECKSUM
 
 
 @local(takes={"Z": "d k"}, sends={"G": "d k"})
@@ -409,6 +409,27 @@ def test_a_run_between_sites_with_policies(tmp_path: Path) -> None:
     np.testing.assert_array_equal(driver.run(asks), 2 * X.T @ (X @ np.eye(3, 2)))
 
 
+def test_a_site_that_is_started_anew_before_its_first_request_is_taken_back(tmp_path: Path) -> None:
+    """It does not know the plan; nothing is computed, the others go on, and it is told again."""
+    there = connection(tmp_path, {"a": POLICY, "b": POLICY}, [])
+    driver = Driver(there, plan=PLAN, min_sites=1)
+    there._post._endpoints["b"] = endpoint_of(tmp_path, "b", POLICY, [])
+
+    async def program(_start: Any, _state: Any) -> Any:
+        for _ in range(2):
+            await Local(remember)
+            total = await Sum(product, np.eye(3, 2))
+            await Progress(basis=np.eye(3, 2), kkt=1.0)
+        return total
+
+    X = np.arange(24.0).reshape(8, 3)
+    np.testing.assert_array_equal(driver.run(program), 2 * X.T @ (X @ np.eye(3, 2)))
+    lost, joined = [m.note for m in driver.ledger if not m.function]
+    assert lost.startswith("lost: rule plan: this run was not announced here")
+    assert joined == "joined"
+    assert [row["what"] for row in read_site_ledger(tmp_path / "b")][:2] == ["admitted", "refused"]
+
+
 @pytest.mark.parametrize("min_rows", [1, 100])
 def test_a_site_that_was_started_anew_is_told_the_plan_again(tmp_path: Path, min_rows: int) -> None:
     """It has forgotten the plan; with rules that do not admit it any more the others go on without it."""
@@ -461,7 +482,7 @@ def test_other_features_are_refused(tmp_path: Path) -> None:
 
 def test_a_coordinator_without_a_plan_gets_nothing(tmp_path: Path) -> None:
     told: list[str] = []
-    with pytest.raises(Exception, match="refused: rule plan: this run was not announced"):
+    with pytest.raises(TooFewSitesError, match=r"lost a \(rule plan: this run was not announced here"):
         Driver(connection(tmp_path, {"a": POLICY}, told)).run(asks)
     assert all(row["what"] == "refused" for row in read_site_ledger(tmp_path / "a"))
     assert told

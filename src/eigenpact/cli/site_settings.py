@@ -88,15 +88,23 @@ class SiteFile:
     def write_facts(self, kit: PartyKit, policy: Policy) -> Path:
         """The file that the site's process reads; give its path."""
         path = kit.folder / "site.json"
-        describe(kit.party, self.data, kit.federation.features, policy, self.ledger, self.coordinator_timeout).write(path)
+        timeout = self.coordinator_timeout
+        describe(kit.party, self.data, kit.federation.features, policy, self.ledger, timeout, kit.folder).write(path)
         return path
 
 
 def describe(
-    name: str, data: Path, features: tuple[str, ...] | int, policy: Policy, ledger: Path, timeout: float = COORDINATOR_TIMEOUT
+    name: str,
+    data: Path,
+    features: tuple[str, ...] | int,
+    policy: Policy,
+    ledger: Path,
+    timeout: float = COORDINATOR_TIMEOUT,
+    kit: Path | str = "",
 ) -> SiteFacts:
     """What a site's processes are to know."""
-    return SiteFacts(name, "eigenpact.data.site_rows:open_rows", str(data), features, policy.to_dict(), str(ledger), timeout)
+    opener = "eigenpact.data.site_rows:open_rows"
+    return SiteFacts(name, opener, str(data), features, policy.to_dict(), str(ledger), timeout, str(kit))
 
 
 def read_policy(path: Path | None) -> Policy:

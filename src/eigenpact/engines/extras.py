@@ -26,6 +26,16 @@ def missing(engine: str, why: str) -> MissingExtraError:
     return MissingExtraError(f"engine {engine!r} needs {NAMES[engine]} ({why}): pip install 'eigenpact[{engine}]'")
 
 
+def crypto(module: str) -> Any:
+    """A module of cryptography, which both FLARE and Flower bring."""
+    try:
+        return importlib.import_module(f"cryptography.{module}")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"kits need cryptography ({error}): pip install 'eigenpact[nvflare]' or 'eigenpact[flower]'"
+        ) from error
+
+
 def check_limits(engine: Any, counts: Sequence[str] = (), seconds: Sequence[str] = ()) -> None:
     """Refuse numbers below 1 and times that are not positive among an engine's parameters; None is no limit."""
     for name in (*counts, *seconds):

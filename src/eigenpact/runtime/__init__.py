@@ -3,12 +3,13 @@
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .consensus import Graph
 from .driver import Driver, Program
-from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Sites, Spreading, with_kept
+from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Post, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
+from .letters import Identity, greeting, signed_by
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
-from .mail import MailConnection, Post, SiteEndpoint, greeting, signed_by
+from .mail import MailConnection, SiteEndpoint
 from .plan import Plan
 from .policy import Policy
 from .site import Request, Response, Site, SiteServer
@@ -18,8 +19,8 @@ from .tapping import tapped
 
 __all__ = [
     "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Exchange",
-    "Gate", "Gather", "Graph", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max", "Message",
-    "Outcome", "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response", "RoundRecord", "Site",
-    "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Summation", "find_local", "greeting", "local",
-    "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
+    "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max",
+    "Message", "Outcome", "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response",
+    "RoundRecord", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Summation", "find_local",
+    "greeting", "local", "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
 ]  # fmt: skip

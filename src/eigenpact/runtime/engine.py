@@ -30,6 +30,10 @@ class Connection(Protocol):
         """Names of the sites that can be called now, sorted."""
         ...
 
+    def invited(self) -> tuple[str, ...]:
+        """Names of the sites that are to take part, sorted; some may not be there yet."""
+        return self.sites()
+
     def own_sites(self) -> tuple[str, ...]:
         """Sites in the coordinator's own process: ``At`` one of these sends nothing."""
         ...
@@ -55,6 +59,22 @@ class Connection(Protocol):
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """As :meth:`call`, but the messages are delivered to the neighbours' inboxes."""
+        ...
+
+
+class Post(Protocol):
+    """Carries bytes to sites and back."""
+
+    def now(self) -> float:
+        """Seconds of the clock that timeouts are measured with."""
+        ...
+
+    def send(self, site: str, data: bytes) -> None:
+        """Send bytes to a site; returns at once."""
+        ...
+
+    def receive(self, until: float) -> tuple[str, bytes | None] | None:
+        """The next message and its site - without bytes if the site is known to be gone - or None if none came until then."""
         ...
 
 

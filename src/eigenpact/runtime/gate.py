@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PolicyError
+from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
@@ -52,7 +52,7 @@ class Gate:
         self._n_features = features if isinstance(features, int) else len(features)
         self._data = data
         self._plan: Plan | None = None
-        self._run = ""
+        self._run, self._sent = "", 0
         self._withdrawn = ""  # why the plan would no longer be admitted
 
     @property
@@ -60,8 +60,11 @@ class Gate:
         """The site's rules."""
         return self._policy
 
-    def admit(self, run: str, facts: Any) -> None:
-        """Admit a run by its plan, or refuse it by the name of a rule; the plan of another run ends with that."""
+    def admit(self, run: str, facts: Any, sent: int | None = None) -> None:
+        """Admit a run by its plan, or refuse it by the name of a rule; the plan of another run ends with that.
+
+        ``sent`` is the time, in nanoseconds, at which a coordinator who signs has sent the plan.
+        """
         most = self._policy.max_runs_per_day
         try:
             if not RUN.fullmatch(run):
@@ -69,6 +72,7 @@ class Gate:
             plan = Plan.from_dict(facts)
             self._check_plan(plan)
             with self._ledger.locked():
+                self._check_new(run, sent)
                 if not self._ledger.knows(run) and self._ledger.runs_today() >= most:
                     raise PolicyError(f"rule max_runs_per_day = {most}: as many runs were admitted already")
                 if not self._ledger.knows(run) and self._ledger.runs(self._data) >= self._policy.max_runs:
@@ -78,22 +82,22 @@ class Gate:
                     "n_components": plan.n_components,
                     "max_rounds": plan.max_rounds,
                     "data": self._data,
-                }
+                } | ({} if sent is None else {"sent": sent})
                 self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
             self.refused(run, str(error))
             raise
-        self._plan, self._run, self._withdrawn = plan, run, ""
+        self._plan, self._run, self._sent, self._withdrawn = plan, run, sent or 0, ""
 
     def remember(self) -> dict[str, Any]:
         """The run that was admitted and its plan, for another process of this site."""
-        return {"run": self._run, "plan": None if self._plan is None else self._plan.to_dict()}
+        return {"run": self._run, "sent": self._sent, "plan": None if self._plan is None else self._plan.to_dict()}
 
     def recall(self, facts: Mapping[str, Any]) -> None:
         """Go on with what another process of this site admitted; the site's rules may have changed since, and hold."""
         if facts["plan"] is None:
             return
-        self._plan, self._run = Plan.from_dict(facts["plan"]), facts["run"]
+        self._plan, self._run, self._sent = Plan.from_dict(facts["plan"]), facts["run"], facts["sent"]
         try:
             self._check_plan(self._plan)
         except PolicyError as error:
@@ -150,6 +154,13 @@ class Gate:
         named = {"function": shortened(function)} if function else {}
         self._ledger.write(run=shortened(run), what=what, reason=shortened(reason), **named)
 
+    def _check_new(self, run: str, sent: int | None) -> None:
+        """A plan that somebody recorded and sends again is old; the one that is carried out now may be told twice."""
+        if sent is not None and sent <= self._ledger.last_sent and (run, sent) != (self._run, self._sent):
+            raise PolicyError(
+                "rule plan: one that was sent later was admitted here; this is a repeat, or the coordinator's clock was set back"
+            )
+
     def _check_plan(self, plan: Plan) -> None:
         rules = self._policy
         if plan.solver not in rules.solvers:
@@ -186,7 +197,7 @@ class Gate:
     def _check_request(self, request: Request, function: LocalFunction) -> None:
         rules, plan = self._policy, self._plan
         if plan is None or request.run != self._run:
-            raise PolicyError("rule plan: this run was not announced here; announce its plan first")
+            raise NotAnnouncedError("rule plan: this run was not announced here; announce its plan first")
         if self._withdrawn:
             raise PolicyError(self._withdrawn)
         if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):

@@ -6,51 +6,43 @@ computed and nothing revealed.  At the coordinator, :class:`MailConnection` send
 ``round_timeout``, matches replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops
 a site that stays silent.  A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
 
-A message to a site is ``after | checksum | payload``: the step the site is believed to have done last (checked against the site's
-own count), and a payload as in ``wire.py``, the same bytes for all sites.  The checksum is of the step and of the payload's own
-checksum, so that the payload is read once for all sites.
+What a letter looks like, and how it is signed where parties have keys, is told in ``letters.py``.
 """
 
 from __future__ import annotations
 
-import zlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeGuard
+from typing import Any
 
-from ..errors import EigenpactError, PolicyError, StepError, TooFewSitesError, WireError
+from ..errors import EigenpactError, NotAnnouncedError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
 from . import wire
-from .engine import Connection
+from .engine import Connection, Post
+from .letters import (
+    REQUEST_KEYS,
+    Damaged,
+    Forged,
+    Identity,
+    Letter,
+    check_header,
+    hello,
+    is_count,
+    open_letter,
+    reason_in,
+    seal,
+    unseal,
+)  # fmt: skip
 from .local import Arrays
 from .plan import Plan
 from .site import Request, Response, SiteServer
 from .site_ledger import shortened
 
-CHECKSUM = 8
-"""Bytes for the CRC-32 before a payload, eight to keep arrays aligned.  It finds damage; against tampering engines use TLS."""
-
-PREFIX = 8
 MAX_MESSAGE = 1 << 33
 """Larger messages are refused unread."""
 
 WINDOW = 32
 """Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
-
-
-class Post(Protocol):
-    """Carries bytes to sites and back."""
-
-    def now(self) -> float:
-        """Seconds of the clock that timeouts are measured with."""
-        ...
-
-    def send(self, site: str, data: bytes) -> None:
-        """Send bytes to a site; returns at once."""
-        ...
-
-    def receive(self, until: float) -> tuple[str, bytes | None] | None:
-        """The next message and its site - without bytes if the site is known to be gone - or None if none came until then."""
-        ...
 
 
 class SiteEndpoint:
@@ -63,12 +55,19 @@ class SiteEndpoint:
         Larger messages are refused unread.
     tell : callable, optional
         Called with the reason whenever a message is refused, for the site's log.
+    identity : Identity, optional
+        The site's key and the coordinator's: letters without the coordinator's signature are refused, and replies are signed.
     """
 
     def __init__(
-        self, server: SiteServer, max_bytes: int = MAX_MESSAGE, tell: Callable[[str], None] = lambda _reason: None
+        self,
+        server: SiteServer,
+        max_bytes: int = MAX_MESSAGE,
+        tell: Callable[[str], None] = lambda _reason: None,
+        identity: Identity | None = None,
     ) -> None:
         self._server = server
+        self._identity = identity
         self._max_bytes = max_bytes
         self._tell = tell
 
@@ -76,25 +75,28 @@ class SiteEndpoint:
         """Answer one message; whatever is wrong with it is told in the answer."""
         facts: dict[str, Any] = {"site": self._server.name}
         try:
-            after, header, args = self._open(memoryview(data))
-            _check_types(header)
+            after, name, header, args = self._open(memoryview(data))
+            check_header(header)
+            facts |= {"asked": name} if name else {}
             facts |= {key: header[key] for key in ("run", "epoch", "step")}
-            if header["what"] == "hello":
-                return _seal(wire.pack(facts | self._standing(header)))
             if header["what"] == "plan":
-                self._server.admit(header["run"], header.get("plan"))
-                return _seal(wire.pack(facts | self._standing(header)))
-            request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
-            return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
-        except _Damaged as error:
+                self._server.admit(header["run"], header.get("plan"), self._time_of(header))
+            if header["what"] in ("hello", "plan"):
+                return self._seal(facts | self._standing(header))
+            request = Request(args=args, **{key: header[key] for key in REQUEST_KEYS})
+            return self._seal(facts, self._server.execute(request, after).arrays)
+        except Damaged as error:
             return self._refuse(facts, "damaged", str(error))
         except StepError as error:  # e.g. it was started anew in mid-run: it can take part again in the next epoch
             return self._refuse(facts, "lost", f"out of step: {error}")
+        except NotAnnouncedError as error:  # likewise
+            return self._refuse(facts, "lost", str(error))
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
         except EigenpactError as error:
+            how = "failed" if isinstance(error, SiteError) else "error"  # here, as it may not elsewhere, or for what was asked
             cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
-            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
+            return self._refuse(facts, how, f"{type(error).__name__}: {error}", cause)
 
     def _standing(self, header: dict[str, Any]) -> dict[str, int]:
         """How many features the site has, and the step it did last."""
@@ -103,12 +105,23 @@ class SiteEndpoint:
 
     def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
         self._tell(shortened(reason) + cause)
-        return _seal(wire.pack(facts | {how: shortened(reason)}))
+        return self._seal(facts | {how: shortened(reason)})
 
-    def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
+    def _seal(self, facts: dict[str, Any], arrays: Arrays = ()) -> bytes:
+        return seal(wire.pack(facts, arrays), self._identity)
+
+    def _time_of(self, header: dict[str, Any]) -> int | None:
+        """When a plan was sent, by the coordinator's clock; only a signature makes that worth knowing."""
+        if self._identity is None:
+            return None
+        if not is_count(header.get("sent")):
+            raise WireError("message header: 'sent' must tell when a signed plan was sent, in nanoseconds")
+        return int(header["sent"])
+
+    def _open(self, data: memoryview) -> tuple[int, str, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
-            raise _Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
-        return int.from_bytes(data[:PREFIX], "little"), *_unseal(data[PREFIX:], bytes(data[:PREFIX]))
+            raise Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
+        return open_letter(data, self._server.name, self._identity)
 
 
 class MailConnection(Connection):
@@ -128,6 +141,10 @@ class MailConnection(Connection):
         Whether sites have policies of their own and are told the plan of each run; that is then the first message they get.
     features : names or number of features, optional
         What the plan says of the columns.
+    identity : Identity, optional
+        The coordinator's key and the sites': letters are signed, and replies without their site's signature are not believed.
+    tell : callable, optional
+        Called with a site's name and the reason whenever a reply is not believed.
     """
 
     def __init__(
@@ -140,8 +157,12 @@ class MailConnection(Connection):
         max_bytes: int = MAX_MESSAGE,
         announces: bool = False,
         features: tuple[str, ...] | int | None = None,
+        identity: Identity | None = None,
+        tell: Callable[[str, str], None] = lambda _site, _reason: None,
     ) -> None:
         self._post = post
+        self._identity = identity
+        self._tell = tell
         self._announces = announces
         self._planned_features = features
         self._round_timeout = round_timeout
@@ -161,9 +182,9 @@ class MailConnection(Connection):
     def _greet(self, run: str = "", plan: Plan | None = None) -> None:
         """Learn from every site how many features it has, with the plan if there is one; a site that refuses is left out."""
         self._greeted = True
-        header = _hello(run, 0) if plan is None else _hello(run, 0, "plan") | {"plan": plan.to_dict()}
+        header = hello(run, 0) if plan is None else self._plan_header(run, 0)
         told = self._ask(sorted(self._present), header)
-        self._features = {name: header["n_features"] for name, header in told.items() if _count(header.get("n_features"))}
+        self._features = {name: header["n_features"] for name, header in told.items() if is_count(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
             self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
             if "lost" not in told[name]:
@@ -179,13 +200,17 @@ class MailConnection(Connection):
 
     def _note_steps(self, run: str, told: Mapping[str, Mapping[str, Any]]) -> None:
         """Sites tell where they stand with their answer to the plan, so that they need not be asked."""
-        self._told = {(run, 0): {name: told[name]["last"] for name in told if _count(told[name].get("last"))}}
+        self._told = {(run, 0): {name: told[name]["last"] for name in told if is_count(told[name].get("last"))}}
 
     def sites(self) -> tuple[str, ...]:
         """Sites that answer, sorted."""
         if not self._greeted:
             self._greet()
         return tuple(sorted((self._present | self._heard) & set(self._features)))
+
+    def invited(self) -> tuple[str, ...]:
+        """Sites that are to take part, sorted, whether they answer or not."""
+        return tuple(sorted(self._invited))
 
     def own_sites(self) -> tuple[str, ...]:
         """Sites in the coordinator's own process."""
@@ -210,7 +235,7 @@ class MailConnection(Connection):
             self._greet(run, plan)
             return {name: self._reasons[name] for name in self._invited if name not in self._features}
         absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
-        told = self._ask(self.sites(), _hello(run, 0, "plan") | {"plan": plan.to_dict()})
+        told = self._ask(self.sites(), self._plan_header(run, 0))
         refused = {name: _refusal(header) for name, header in told.items() if _refusal(header)}
         self._note_steps(run, told)
         for name, reason in refused.items():
@@ -219,6 +244,10 @@ class MailConnection(Connection):
             self._reasons[name] = reason
         return absent | refused
 
+    def _plan_header(self, run: str, epoch: int) -> dict[str, Any]:
+        sent = {} if self._identity is None else {"sent": time.time_ns()}
+        return hello(run, epoch, "plan") | {"plan": self._plans[run]} | sent
+
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         """Ask every site for the last step it executed; one that does not tell is lost to this epoch."""
         self._present |= self._heard
@@ -226,22 +255,25 @@ class MailConnection(Connection):
         known = self._told.pop((run, epoch), {})
         if known and known.keys() == set(self.sites()):
             return known
-        header = _hello(run, epoch, "plan") | {"plan": self._plans[run]} if run in self._plans else _hello(run, epoch)
+        header = self._plan_header(run, epoch) if run in self._plans else hello(run, epoch)
         told = self._ask(self.sites(), header)
         last = {name: header.get("last") for name, header in told.items()}
         for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
             self._reasons[name] = _refusal(told[name])
-        return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
+        return {name: step if is_count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order, ``lost`` for sites that did not answer."""
-        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in _REQUEST_KEYS}, request.args)
+        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in REQUEST_KEYS}, request.args)
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
-            error = f"refused: {_told(header, 'refused')}" if "refused" in header else _told(header, "error")
-            yield Response(name, arrays, error=error, lost="lost" in header, reason=_told(header, "lost"))
+            if "lost" in header:
+                yield Response(name, lost=True, reason=reason_in(header, "lost"))
+                continue
+            error = f"{'refused: ' if 'refused' in header else ''}{_refusal(header)}"
+            yield Response(name, arrays, error=error, own="refused" in header or "failed" in header)
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Graph programs need engines whose nodes reach each other."""
@@ -259,8 +291,7 @@ class _Letters:
     def __init__(self, mail: MailConnection, payload: bytearray, key: tuple[str, int, int], after: Mapping[str, int]) -> None:
         self.after = dict(after)
         self._mail = mail
-        self._payload = payload
-        self._checksum = _checksum(payload)
+        self._letter = Letter(payload, mail._identity)
         self._key = key
         self._unsent = sorted(after, reverse=True)
         self._deadlines: dict[str, float] = {}
@@ -279,8 +310,7 @@ class _Letters:
         if name not in self._mail._present:
             self._arrived[name] = {"lost": self._mail._reasons.get(name, "not heard of")}, ()
             return
-        after = self.after[name].to_bytes(PREFIX, "little")
-        self._mail._post.send(name, b"".join([after, _checksum(after + self._checksum), self._payload]))
+        self._mail._post.send(name, self._letter.to(name, self.after[name]))
         self._deadlines.setdefault(name, self._mail._post.now() + self._mail._round_timeout)  # one for both tries
 
     def _receive(self) -> None:
@@ -301,7 +331,11 @@ class _Letters:
             self._ask_again(name, f"reply of {len(data)} bytes refused unread: at most {self._mail._max_bytes} are allowed here")
             return
         try:
-            header, arrays = _unseal(memoryview(data))
+            header, arrays = unseal(memoryview(data), name, self._mail._identity)
+        except Forged as error:
+            self._mail._tell(name, f"refused: {error}")
+            self._ask_again(name, str(error))
+            return
         except WireError as error:
             self._ask_again(name, f"damaged reply: {error}")
             return
@@ -310,10 +344,17 @@ class _Letters:
         if name not in self._mail._present:  # whatever it says, it is there again
             self._mail._heard.add(name)
         if "damaged" in header:
-            self._ask_again(name, f"damaged request: {_told(header, 'damaged')}")
-        elif (header.get("run"), header.get("epoch"), header.get("step")) == self._key and name in self._deadlines:
+            self._ask_again(name, f"damaged request: {reason_in(header, 'damaged')}")
+        elif "refused" in header and "run" not in header:
+            self._ask_again(name, f"refused: {reason_in(header, 'refused')}")
+        elif self._answers(name, header) and name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = header, arrays
+
+    def _answers(self, name: str, header: Mapping[str, Any]) -> bool:
+        """Whether a reply is to the request under way, and not a late one to another."""
+        asked = tuple(header.get(key) for key in ("run", "epoch", "step"))
+        return asked == self._key and header.get("asked", "") == self._letter.name(name, self.after[name])
 
     def _ask_again(self, name: str, reason: str) -> None:
         """A damaged message is sent once more; the site repeats its reply without computing it again.
@@ -335,64 +376,6 @@ class _Letters:
             self._arrived[name] = {"lost": reason}, ()
 
 
-def greeting() -> bytes:
-    """The letter with which a coordinator asks a site, whose name it may not know yet, what it has."""
-    payload, after = wire.pack(_hello("", 0)), bytes(PREFIX)
-    return after + _checksum(after + _checksum(payload)) + bytes(payload)
-
-
-def signed_by(data: bytes) -> str:
-    """The site that says it sent a reply; empty if it is damaged."""
-    try:
-        return _told(_unseal(memoryview(data))[0], "site")
-    except WireError:
-        return ""
-
-
-class _Damaged(WireError):
-    """A payload that does not have its checksum."""
-
-
-_TYPES = {"what": str, "run": str, "epoch": int, "step": int}
-_REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
-
-
-def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
-    return {"what": what, "run": run, "epoch": epoch, "step": 0}
-
-
 def _refusal(header: Mapping[str, Any]) -> str:
-    """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
-    return _told(header, "refused") or _told(header, "error") or _told(header, "lost")
-
-
-def _told(header: Mapping[str, Any], key: str) -> str:
-    """A reason that a site gave: one line of bounded length, whatever it sent, for it comes into errors, ledgers and logs."""
-    return shortened(" ".join("".join(c if c.isprintable() else " " for c in str(header.get(key, ""))).split()))
-
-
-def _count(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < 1 << 63
-
-
-def _check_types(header: dict[str, Any]) -> None:
-    """JSON can hold other things than a message's header must: numbers for names, fractions or NaN for steps."""
-    for key in ("what", *(_REQUEST_KEYS[:3] if header.get("what") in ("hello", "plan") else _REQUEST_KEYS)):
-        wanted = _TYPES.get(key, str)
-        if type(header.get(key)) is not wanted:
-            raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")
-
-
-def _checksum(data: bytes | bytearray | memoryview) -> bytes:
-    return zlib.crc32(data).to_bytes(CHECKSUM, "little")
-
-
-def _seal(payload: bytearray) -> bytes:
-    return _checksum(_checksum(payload)) + payload
-
-
-def _unseal(data: memoryview, after: bytes = b"") -> tuple[dict[str, Any], Arrays]:
-    payload = data[CHECKSUM:]
-    if len(data) < CHECKSUM or _checksum(after + _checksum(payload)) != bytes(data[:CHECKSUM]):
-        raise _Damaged(f"the checksum of {len(after) + len(data)} bytes does not fit")
-    return wire.unpack(payload)
+    """Why a site did not do what it was asked; empty if it did."""
+    return next((reason_in(header, how) for how in ("refused", "failed", "error", "lost") if how in header), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..errors import InputError, SiteError
 from .account import Account
@@ -19,12 +19,13 @@ Perform = Callable[[Request], Arrays]
 
 
 class RosterChanged(Exception):
-    """Sites were lost (name -> reason) or came back; the program starts again with the new roster."""
+    """Sites were lost (name -> reason), some ``for_good``, or came back; the program starts again with the new roster."""
 
-    def __init__(self, lost: Mapping[str, str] | None = None, joined: Sequence[str] = ()) -> None:
+    def __init__(self, lost: Mapping[str, str] | None = None, joined: Sequence[str] = (), for_good: Collection[str] = ()) -> None:
         super().__init__(f"lost {sorted(lost or {})}, joined {sorted(joined)}")
         self.lost = dict(lost or {})
         self.joined = tuple(joined)
+        self.for_good = frozenset(for_good)
 
 
 class Requests:
@@ -60,14 +61,21 @@ class Requests:
     def replies(
         self, request: Request, function: LocalFunction, targets: Sequence[str], receiver: str = COORDINATOR
     ) -> Iterator[Response]:
-        """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails."""
+        """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails.
+
+        A site that fails for a reason of its own is lost for good; if all do, the function is at fault and the run ends.
+        """
         sizes = function.check_args(request.args, self.n_features)
         arrived: dict[Description, list[str]] = {}
         lost: dict[str, str] = {}
+        failed: dict[str, str] = {}
         try:
             for response in self.connection.call(request, self._positions(targets)):
                 if response.lost:
                     lost[response.site] = response.reason
+                    continue
+                if response.own:
+                    failed[response.site] = response.error
                     continue
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
@@ -78,8 +86,10 @@ class Requests:
             for description, senders in arrived.items():
                 if receiver:
                     self.enter(function, tuple(senders), (receiver,), description, kind=request.kind)
-        if lost:
-            raise RosterChanged(lost)
+        if failed and len(failed) + len(lost) == len(targets):
+            raise _failure(function, *next(iter(failed.items())))
+        if lost or failed:
+            raise RosterChanged(lost | failed, for_good=failed)
 
     def exchange(self, request: Request, function: LocalFunction) -> Arrays:
         """Let every node send to its neighbours; nothing comes back here but what the ledger writes."""
@@ -101,12 +111,16 @@ class Requests:
 
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
-            raise SiteError(f"{function.short_name} at site {response.site!r}: {response.error}")
+            raise _failure(function, response.site, response.error)
         if request.kind != DIGEST:
             self._after[response.site] = request.step
 
     def _positions(self, targets: Sequence[str]) -> dict[str, int]:
         return {name: self._after.get(name, 0) for name in targets}
+
+
+def _failure(function: LocalFunction, site: str, reason: str) -> SiteError:
+    return SiteError(f"{function.short_name} at site {site!r}: {reason}")
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:

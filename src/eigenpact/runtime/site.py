@@ -107,13 +107,14 @@ class Response:
     """A site's answer to one request: arrays, or messages per neighbour for an exchange, or why there are none.
 
     ``lost`` means that the site is gone, for the ``reason`` given (the run may go on without it), ``error`` that the function
-    failed there.
+    failed there; ``own`` that it did so for a reason of the site's own, so that others may go on.
     """
 
     site: str
     arrays: Arrays = ()
     messages: Mapping[str, Arrays] = field(default_factory=dict)
     error: str = ""
+    own: bool = False
     lost: bool = False
     reason: str = ""
 
@@ -155,10 +156,10 @@ class SiteServer:
         """The last step executed in this run and epoch; 0 if none."""
         return self._last if (run, epoch) == (self._run, self._epoch) else 0
 
-    def admit(self, run: str, plan: Any) -> None:
-        """Take note of what a run is about to do, or refuse it."""
+    def admit(self, run: str, plan: Any, sent: int | None = None) -> None:
+        """Take note of what a run is about to do, or refuse it; ``sent`` is when a coordinator who signs has sent the plan."""
         if self._gate is not None:
-            self._gate.admit(run, plan)
+            self._gate.admit(run, plan, sent)
 
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""

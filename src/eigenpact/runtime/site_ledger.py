@@ -110,6 +110,7 @@ class SiteLedger:
         self._epochs: dict[str, set[int]] = {}
         self._admitted: dict[str, datetime] = {}
         self._replies: dict[str, int] = {}
+        self.last_sent = 0  # when the newest plan that was admitted was sent, by the coordinator's clock
         self._counted, self._lines = 0, 0  # bytes and lines
 
     def _catch_up(self, file: IO[bytes]) -> None:
@@ -131,6 +132,7 @@ class SiteLedger:
         if row.get("what") == "admitted":
             self._runs[data] = self._runs.get(data, 0) + (run not in self._admitted)
             self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
+            self.last_sent = max(self.last_sent, int(row.get("sent", 0)))
         elif row.get("what") == "sent":
             self._replies[run] = self._replies.get(run, 0) + 1
             self._columns[data] = self._columns.get(data, 0) + int(row.get("columns", 0))

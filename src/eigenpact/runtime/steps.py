@@ -76,7 +76,7 @@ class Steps(Requests):
         self._can_cut = True
         self._over = False  # whether the epoch being replayed ended in a change of roster
         self._missing: dict[str, str] = {}  # sites found lost during the replay, and why
-        self._known = self.roster  # all sites the run began with
+        self._known = connection.invited()  # all sites that are to take part
         self._digests: dict[str, str] = {}  # of the rows of sites in the roster, as the journal has them
         self._checked: set[str] = set()  # sites that were asked for it in this session
         self._losses: Counter[str] = Counter()
@@ -84,7 +84,7 @@ class Steps(Requests):
             self._open_journal(journal)
 
     def _open_journal(self, journal: Journal) -> None:
-        """Begin a new journal with the roster; to resume, all connected sites must have been in it."""
+        """Begin a new journal with the roster; to resume, all connected sites must have been meant to take part."""
         first = journal.peek()
         if first is None:
             journal.append(self._roster_entry())
@@ -128,7 +128,7 @@ class Steps(Requests):
         lost = ", ".join(f"{name} ({why})" if why else name for name, why in sorted(change.lost.items()))
         if not self._coordinated:
             raise SiteError(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
-        self._losses.update(change.lost.keys())
+        self._losses.update({name: 1 + MAX_RETURNS * (name in change.for_good) for name in change.lost})
         for name in {*change.lost, *change.joined}:  # whoever comes back has begun anew, perhaps with other rows
             self._digests.pop(name, None)
             self._checked.discard(name)

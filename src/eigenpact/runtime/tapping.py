@@ -30,6 +30,9 @@ class _Tapped(Connection):
     def sites(self) -> tuple[str, ...]:
         return self._connection.sites()
 
+    def invited(self) -> tuple[str, ...]:
+        return self._connection.invited()
+
     def own_sites(self) -> tuple[str, ...]:
         return self._connection.own_sites()
 

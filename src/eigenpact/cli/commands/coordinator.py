@@ -122,7 +122,8 @@ def run(
         if components is None or output is None:
             raise InputError("a new run needs -k and -o; to go on with an earlier one give --resume RUN")
         folder = owned.folder / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-        named = [name.strip() for name in sites.split(",")] if sites else list(owned.federation.sites)
+        chosen = tuple(name.strip() for name in sites.split(",")) if sites else None
+        named = list(owned.federation.taking_part(chosen, 0, owned.revoked())[0])
         target = str(output.absolute())
         asked = Run(components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout)
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")

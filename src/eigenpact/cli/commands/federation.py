@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from ...datasets import heart_disease
-from ...engines.federation.kits import ENGINES, Federation
+from ...engines.federation.kits import ENGINES, REVOKED, Federation
 from ...engines.flower.app import write_app
 from ...errors import DataUnavailableError, FileError, InputError
 from ...storage import writing
@@ -95,6 +95,16 @@ def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
     """
     write_app(folder)
     tell(stdout(), f"Wrote a Flower App to {folder}; run it with: flwr run {folder} SUPERLINK --stream -c 'components=\"2\" ...'")
+
+
+@app.command("revoke", epilog="Example: eigenpact federation revoke heart/coordinator cleveland")
+def revoke(kit: Annotated[Path, typer.Argument()], site: Annotated[str, typer.Argument()]) -> None:
+    """Believe the key of SITE no longer: it takes part in no run from now on.  KIT is the coordinator's folder.
+
+    Runs that are under way end as they were begun.  A new key for the site takes new kits: eigenpact federation init.
+    """
+    find_kit(kit, "coordinator").revoke(site)
+    tell(stdout(), f"Site {site} takes part in no run from now on; it is listed in {kit / REVOKED}")
 
 
 def read_consortium(path: Path, engine: str | None = None) -> Federation:

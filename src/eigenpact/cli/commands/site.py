@@ -54,6 +54,7 @@ def start(
         raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be at least {LEAST_TIMEOUT:g} seconds")
     owned = find_kit(kit, "site")
     check_installed(owned)
+    owned.identity()
     site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
     if not look(site, owned):
         raise InputError("this site is not ready; see the lines marked NO")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ...errors import InputError, ProgramError, TooFewSitesError
-from ...runtime import Costs, Graph, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites, Summation
+from ...runtime import Costs, Graph, Identity, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites, Summation
 from ..extras import check_limits, refuse_graph
 from .kits import PartyKit
 from .relay import STILL, RelayPost
@@ -51,16 +51,18 @@ class FederationEngine(ABC):
     def __post_init__(self) -> None:
         check_limits(self, seconds=("round_timeout", "start_timeout"))
         owned = self.kits.read(self.kit, "coordinator")
-        wanted, least = owned.federation.taking_part(self.sites, self.min_sites)
+        wanted, least = owned.federation.taking_part(self.sites, self.min_sites, owned.revoked())
         for name, value in {"owned": owned, "sites": wanted, "min_sites": least}.items():
             object.__setattr__(self, name, value)
 
     @contextmanager
     def open(self) -> Iterator[OpenFederation]:
         """Start a job at the sites; an engine for any number of fits while the context lasts."""
+        identity = self.owned.identity()  # before anything is started
         with self._job() as (pipe, names):
             post, sites, features = RelayPost(pipe, names), self.sites or (), self.owned.federation.features
-            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, self.min_sites, self.round_timeout)
+            limits = self.min_sites, self.round_timeout
+            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, identity)
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Start a job at the sites, run the driver's here, and end both."""
@@ -108,6 +110,8 @@ class OpenFederation:
         A run goes on only with this many sites.
     round_timeout : float
         Seconds a site may take to answer before the run goes on without it.
+    identity : Identity, optional
+        With what letters are signed and replies checked; none where there are no kits.
     """
 
     engine: str
@@ -117,6 +121,7 @@ class OpenFederation:
     costs: Costs
     min_sites: int
     round_timeout: float
+    identity: Identity | None = None
 
     spread: ClassVar[bool] = False
 
@@ -131,6 +136,7 @@ class OpenFederation:
         if sites:
             raise InputError(f"with engine {self.engine!r} the rows lie at the sites; call fit() without data")
         options: dict[str, Any] = {"round_timeout": self.round_timeout, "announces": True, "features": self.features}
+        options |= {"identity": self.identity, "tell": lambda site, reason: log.warning("site %s: %s", site, reason)}
         return job(LoggedConnection(self.post, self.sites, **options))
 
 

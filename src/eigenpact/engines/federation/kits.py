@@ -6,24 +6,29 @@ A kit says in ``kit.json`` whose it is and of which federation.  Keys and certif
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import stat
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
-from ...errors import FileError, InputError, MissingExtraError
+from ...errors import FileError, InputError
 from ...storage import write_private_json
+from ..extras import crypto
+from .identities import KitIdentity, make_key
 
 KIT = "kit.json"
 ENGINES = ("nvflare", "flower")
 """Engines that a federation can have."""
 
-FORMAT = 2
-"""What ``kit.json`` says of the form of kits that are made now; it said nothing before modules moved (ADR 14)."""
+REVOKED = "revoked.json"
+"""File in the coordinator's kit with the sites that were revoked."""
+
+FORMAT = 3
+"""What ``kit.json`` says of the form of kits that are made now: nothing before modules moved (ADR 14), 2 before keys (ADR 15)."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 
@@ -45,6 +50,8 @@ class Federation:
         How long certificates are valid.
     engine : str
         "nvflare" or "flower".
+    keys : mapping
+        Party -> public key of its signatures, in hexadecimal digits; kits have them.
     """
 
     name: str
@@ -54,6 +61,7 @@ class Federation:
     features: tuple[str, ...] | int
     valid_days: int = 360
     engine: str = "nvflare"
+    keys: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         for what, name in [("name", self.name), *(("site", site) for site in self.sites)]:
@@ -76,12 +84,16 @@ class Federation:
         elif not self.features or len(set(self.features)) < len(self.features):
             raise InputError("features must be one or more names of columns, each once")
 
-    def taking_part(self, sites: tuple[str, ...] | None, min_sites: int) -> tuple[tuple[str, ...], int]:
-        """The sites of a run (None: all of the federation), and how many of them there must be at least (0: all)."""
-        wanted = sites or self.sites
-        unknown = sorted(set(wanted) - set(self.sites))
+    def taking_part(
+        self, sites: tuple[str, ...] | None, min_sites: int, revoked: Collection[str] = ()
+    ) -> tuple[tuple[str, ...], int]:
+        """The sites of a run (None: all that are not revoked), and how many of them there must be at least (0: all)."""
+        left = tuple(site for site in self.sites if site not in revoked)
+        wanted = sites or left
+        unknown = sorted(set(wanted) - set(left))
         if unknown:
-            raise InputError(f"{unknown[0]!r} is not a site of federation {self.name!r}: {', '.join(self.sites)}")
+            why = "was revoked as" if unknown[0] in revoked else "is not"
+            raise InputError(f"{unknown[0]!r} {why} a site of federation {self.name!r}: {', '.join(left)}")
         if not 0 <= min_sites <= len(wanted):
             raise InputError(f"min_sites={min_sites} must be between 1 and the number of sites {len(wanted)}, or 0 for all")
         return tuple(wanted), min_sites or len(wanted)
@@ -99,13 +111,33 @@ class PartyKit:
     federation: Federation
 
     engine: ClassVar[str] = ""
-    oldest: ClassVar[int] = 1
+    oldest: ClassVar[int] = 3
     """The oldest format of kits that still work."""
 
     @classmethod
     def read(cls, folder: str | Path | PartyKit, kind: str) -> Self:
         """Read a kit of this engine that must be of that kind: "site" or "coordinator"; one that was read already is enough."""
         return folder if isinstance(folder, cls) else read_kit(folder, kind, cls)
+
+    def identity(self) -> KitIdentity:
+        """With what this party signs, and tells whether others have."""
+        return KitIdentity(self.folder, self.party, self.federation.keys, self.revoked())
+
+    def revoked(self) -> tuple[str, ...]:
+        """Sites whose keys the coordinator no longer believes; a site's kit tells of none."""
+        path = self.folder / REVOKED
+        try:
+            names = json.loads(path.read_text()) if path.exists() else []
+        except (OSError, ValueError) as error:
+            raise FileError(f"{path} cannot be read: {error}; restore it") from error
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise FileError(f"{path} must be a list of sites; restore it")
+        return tuple(names)
+
+    def revoke(self, site: str) -> None:
+        """Believe a site's key no longer: it takes part in no run from now on."""
+        self.federation.taking_part((site,), 0, self.revoked())
+        write_private_json(self.folder / REVOKED, [*self.revoked(), site])
 
     def check_key(self, path: Path, public_key: Any, load: str = "load_pem_private_key", fits: str = "") -> None:
         """The private key must be there, fit, and be its owner's alone."""
@@ -152,7 +184,7 @@ K = TypeVar("K", bound=PartyKit)
 
 
 def read_kit(folder: str | Path | PartyKit, kind: str, *engines: type[K]) -> K:
-    """Read a kit that must be of that kind, "site" or "coordinator", and made for one of these engines."""
+    """Read a kit that must be of that kind, "site" or "coordinator", and made for one of these engines (PartyKit: for any)."""
     path = (folder.folder if isinstance(folder, PartyKit) else Path(folder)).absolute()
     try:
         facts = json.loads((path / KIT).read_text())
@@ -165,20 +197,27 @@ def read_kit(folder: str | Path | PartyKit, kind: str, *engines: type[K]) -> K:
     found = "coordinator" if party == "coordinator" else "site"
     if found != kind:
         raise InputError(f"{folder} is the kit of {party!r}, a {found}; give the kit of a {kind}")
-    made_for = next((kit for kit in engines if kit.engine == federation.engine), None)
+    made_for = next((kit for kit in engines if kit.engine in ("", federation.engine)), None)
     if made_for is None:
         wanted = " or ".join(repr(kit.engine) for kit in engines)
         raise InputError(f"{folder} is a kit for engine {federation.engine!r}; give one that was made for {wanted}")
     if not made_for.oldest <= written <= FORMAT:
         raise InputError(
-            f"{folder} is a kit of format {written}, and this eigenpact reads {made_for.oldest} to {FORMAT}: files of others "
-            "name parts of eigenpact that have moved; let the coordinator make new kits with eigenpact federation init"
+            f"{folder} is a kit of format {written}, and this eigenpact reads {made_for.oldest} to {FORMAT}: earlier ones "
+            "lack the keys that letters are signed with; let the coordinator make new kits with eigenpact federation init"
         )
     return made_for(path, party, federation)
 
 
-def describe_kit(kit: Path, party: str, federation: Federation) -> None:
-    """Write whose kit it is, and make it the owner's alone."""
+def describe_kits(folder: Path, federation: Federation) -> None:
+    """Give every party its key, and write into its kit whose it is, and which keys the others have."""
+    parties = ("coordinator", *federation.sites)
+    keys = {party: make_key(folder / party) for party in parties}
+    for party in parties:
+        _describe(folder / party, party, replace(federation, keys=keys))
+
+
+def _describe(kit: Path, party: str, federation: Federation) -> None:
     facts = {"format": FORMAT, "party": party} | {key: getattr(federation, key) for key in federation.__dataclass_fields__}
     kit.chmod(stat.S_IRWXU)
     write_private_json(kit / KIT, facts)
@@ -188,13 +227,3 @@ def check_new_folder(folder: Path) -> None:
     """Kits are made in a new folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
-
-
-def crypto(module: str) -> Any:
-    """A module of cryptography, which both FLARE and Flower bring."""
-    try:
-        return importlib.import_module(f"cryptography.{module}")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"kits need cryptography ({error}): pip install 'eigenpact[nvflare]' or 'eigenpact[flower]'"
-        ) from error

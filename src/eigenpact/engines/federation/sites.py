@@ -17,6 +17,7 @@ from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteEr
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.fingerprint import digest_of
 from ...storage import write_private_json, writing
+from .kits import PartyKit, read_kit
 
 log = logging.getLogger("eigenpact.site")
 
@@ -39,6 +40,8 @@ class SiteFacts:
         The site's own ledger.
     coordinator_timeout : float
         Seconds without a word after which the process ends, where it lasts for a whole run.
+    kit : str
+        The site's kit, whose keys letters and replies are signed with; empty for a Flower node that has none.
     """
 
     name: str
@@ -48,6 +51,7 @@ class SiteFacts:
     policy: dict[str, Any]
     ledger: str
     coordinator_timeout: float
+    kit: str
 
     @classmethod
     def read(cls, path: str, named_by: str) -> SiteFacts:
@@ -88,15 +92,21 @@ class SiteFacts:
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
+        identity = None
         try:
+            identity = read_kit(self.kit, "site", PartyKit).identity() if self.kit else None
             server, policy = self.server()
             if remembered:
                 server.recall(remembered)
         except EigenpactError as error:
             log.error("cannot take part: %s", error)
             unable = Unable(self.name, error)
-            return SiteEndpoint(unable), unable
-        return SiteEndpoint(server, policy.max_message_bytes, tell=lambda reason: log.warning("refused: %s", reason)), server
+            return SiteEndpoint(unable, identity=identity), unable
+        return SiteEndpoint(server, policy.max_message_bytes, _tell_refusal, identity), server
+
+
+def _tell_refusal(reason: str) -> None:
+    log.warning("refused: %s", reason)
 
 
 class Unable(SiteServer):

@@ -19,14 +19,14 @@ from typing import Any
 from ...errors import InputError
 from ...storage import write_private_json, writing
 from ..extras import bring
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kit
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
 
 SITE_CLASS = "eigenpact.engines.flare.site.FlareSite"
 RELAY_CLASS = "eigenpact.engines.flare.relay.Relay"
-CONTROLLER_CLASS = "nvflare.collab.runtime.controller.CollabController"
+CONTROLLER_CLASS = "eigenpact.engines.flare.server.SteadyController"
 EXECUTOR_CLASS = "nvflare.collab.runtime.executor.CollabExecutor"
 LAUNCHER_CLASS = "eigenpact.engines.flare.guard.GuardedLauncher"
 DEPLOYER_CLASS = "eigenpact.engines.flare.guard.GuardedDeployer"
@@ -49,11 +49,14 @@ HEARTBEAT_TIMEOUT = 30
 """Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
 
 
+FOR_EVER = 1e9
+"""Seconds until FLARE gives up a job whose sites are gone: the driver does, by ``min_sites``."""
+
+
 class Kit(PartyKit):
     """A party's folder, with FLARE's files in it."""
 
     engine = "nvflare"
-    oldest = 2  # FLARE's files name classes by their modules
 
     @property
     def workspace(self) -> Path:
@@ -107,9 +110,8 @@ def make_kits(federation: Federation, folder: Path) -> None:
         for site in federation.sites:
             _adopt_kit(made / site, folder / site)
             _configure_site(folder / site)
-            describe_kit(folder / site, site, federation)
         _configure_server(folder / "coordinator" / "server")
-        describe_kit(folder / "coordinator", "coordinator", federation)
+        describe_kits(folder, federation)
         shutil.rmtree(made)
 
 
@@ -118,6 +120,7 @@ def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     controlled = {"server_obj_id": "relay", "sync_task_timeout": 60, "max_call_threads": 100}
     server = {
         "format_version": 2,
+        "dead_client_grace_period": FOR_EVER,
         "workflows": [{"id": "controller", "path": CONTROLLER_CLASS, "args": controlled}],
         "components": [{"id": "relay", "path": RELAY_CLASS, "args": dict(relay)}],
         "task_data_filters": [],

@@ -48,6 +48,10 @@ def main() -> None:
         from .guard import refuse_commands  # brings much of FLARE's client
 
         refuse_commands()
+    else:
+        from .server import go_on_without_sites
+
+        go_on_without_sites()
     runpy.run_module(MODULES[kind], run_name="__main__", alter_sys=True)
 
 

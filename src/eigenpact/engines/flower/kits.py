@@ -22,8 +22,8 @@ from typing import Any
 from ...errors import FileError
 from ...storage import write_private, writing
 from ..blas import ONE_THREAD
-from ..extras import bring, missing
-from ..federation.kits import Federation, PartyKit, check_new_folder, crypto, describe_kit
+from ..extras import bring, crypto, missing
+from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
 
 CONNECTION = "eigenpact"
 """Name of the SuperLink in the configuration of Flower's command line."""
@@ -151,7 +151,7 @@ def make_flower_kits(federation: Federation, folder: Path) -> None:
         (folder / "coordinator" / "keys").mkdir()
         for party in ("coordinator", *federation.sites):
             (folder / party / "ca.crt").write_bytes(root)
-            describe_kit(folder / party, party, federation)
+        describe_kits(folder, federation)
         for site in federation.sites:
             public = _make_site_key(folder / site)
             (folder / "coordinator" / "keys" / f"{site}.pub").write_bytes(public)

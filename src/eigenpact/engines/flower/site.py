@@ -15,8 +15,8 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ...errors import EigenpactError
-from ...runtime import SiteLedger, wire
-from ...runtime.mail import CHECKSUM, PREFIX
+from ...runtime import SiteLedger
+from ...runtime.letters import run_of
 from ...runtime.site_ledger import shortened
 from ..blas import limited_blas
 from ..federation.sites import SiteFacts
@@ -78,8 +78,8 @@ def _note_timeout(facts: SiteFacts, data: bytes) -> str:
     reason = f"rule max_seconds = {facts.max_seconds:g}: the request took longer"
     log.warning("%s: this run is over here, its plan and what was kept of it are forgotten", reason)
     try:
-        header, _ = wire.unpack(memoryview(data)[PREFIX + CHECKSUM :])
-        SiteLedger(facts.ledger).write(run=shortened(str(header.get("run", ""))), what="failed", reason=reason)
+        run = run_of(memoryview(data), signed=bool(facts.kit))
+        SiteLedger(facts.ledger).write(run=shortened(run), what="failed", reason=reason)
     except EigenpactError as error:
         log.error("that could not be written to the ledger: %s", error)
     return reason
