@@ -318,13 +318,13 @@ FOREIGN = {
     "wrong step": (asking(after=7, step=9, arrays=[np.zeros(3)]), "lost", "out of step: site 'B' executed step"),
     "wrong shape": (asking(run="new", arrays=[np.zeros(4)]), "error", "WireError: noted at site 'B'"),
     "too many arrays": (asking(run="new", arrays=[np.zeros(3)] * 2), "error", "WireError: noted at site 'B'"),
-    "no header": (message(), "error", "WireError: message header: 'what' must be a str"),
-    "a step that is no number": (asking(run="new", step="1"), "error", "WireError: message header: 'step' must be a int"),
-    "a step that is not a number": (asking(run="new", step=float("nan")), "error", "'step' must be a int"),
-    "an endless epoch": (asking(run="new", epoch=float("inf")), "error", "'epoch' must be a int"),
-    "a truth for a step": (asking(run="new", step=True), "error", "'step' must be a int"),
-    "a function that is a list": (asking(function=[noted.name]), "error", "'function' must be a str"),
-    "a greeting without a run": (message(what="hello", epoch=0, step=0), "error", "'run' must be a str"),
+    "no header": (message(), "error", "WireError: message header: 'what' must be a text"),
+    "a step that is no number": (asking(run="new", step="1"), "error", "message header: 'step' must be a whole number"),
+    "a step that is not a number": (asking(run="new", step=float("nan")), "error", "'step' must be a whole number"),
+    "an endless epoch": (asking(run="new", epoch=float("inf")), "error", "'epoch' must be a whole number"),
+    "a truth for a step": (asking(run="new", step=True), "error", "'step' must be a whole number"),
+    "a function that is a list": (asking(function=[noted.name]), "error", "'function' must be a text"),
+    "a greeting without a run": (message(what="hello", epoch=0, step=0), "error", "'run' must be a text"),
 }
 
 
@@ -438,7 +438,7 @@ def test_a_reason_is_one_line_of_bounded_length(post):
     def forging(site, data):
         header, _ = answer(data)
         forged = {key: header[key] for key in ("site", "run", "epoch", "step") if key in header}
-        told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 1_000_000
+        told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 10_000
         return [_seal(wire.pack(forged | {"lost": told})) if site == "B" and header.get("step") == 3 else data]
 
     post.on_reply = forging

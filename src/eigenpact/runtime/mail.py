@@ -16,13 +16,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
-from ..errors import EigenpactError, PolicyError, StepError, TooFewSitesError, WireError
+from ..errors import EigenpactError, FileError, PolicyError, StepError, TooFewSitesError, WireError
 from . import wire
 from .engine import Connection
+from .headers import REQUEST_KEYS, check_header, reason_in
 from .local import Arrays
-from .plan import Plan
+from .plan import Plan, is_count
 from .site import Request, Response, SiteServer
 from .site_ledger import shortened
 
@@ -32,6 +33,9 @@ CHECKSUM = 8
 PREFIX = 8
 MAX_MESSAGE = 1 << 33
 """Larger messages are refused unread."""
+
+MAX_HEADER, HEADER_A_FEATURE = 1 << 16, 1 << 8
+"""Bytes of a header, and what a site allows besides for each feature that it has: a plan names them."""
 
 WINDOW = 32
 """Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
@@ -70,6 +74,7 @@ class SiteEndpoint:
     ) -> None:
         self._server = server
         self._max_bytes = max_bytes
+        self._max_header = MAX_HEADER + HEADER_A_FEATURE * server.n_features
         self._tell = tell
 
     def handle(self, data: bytes | bytearray | memoryview) -> bytes:
@@ -77,14 +82,14 @@ class SiteEndpoint:
         facts: dict[str, Any] = {"site": self._server.name}
         try:
             after, header, args = self._open(memoryview(data))
-            _check_types(header)
+            check_header(header)
             facts |= {key: header[key] for key in ("run", "epoch", "step")}
             if header["what"] == "hello":
                 return _seal(wire.pack(facts | self._standing(header)))
             if header["what"] == "plan":
                 self._server.admit(header["run"], header.get("plan"))
                 return _seal(wire.pack(facts | self._standing(header)))
-            request = Request(args=args, **{key: header[key] for key in _REQUEST_KEYS})
+            request = Request(args=args, **{key: header[key] for key in REQUEST_KEYS})
             return _seal(wire.pack(facts, self._server.execute(request, after).arrays))
         except _Damaged as error:
             return self._refuse(facts, "damaged", str(error))
@@ -92,23 +97,27 @@ class SiteEndpoint:
             return self._refuse(facts, "lost", f"out of step: {error}")
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
+        except FileError as error:
+            return self._refuse(facts, "error", "SiteError: a file of this site's cannot be used; its own log says why", error)
         except EigenpactError as error:
-            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
-            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", cause)
+            return self._refuse(facts, "error", f"{type(error).__name__}: {error}", error.__cause__)
+        except Exception as error:  # such as MemoryError: whatever it is, its text may hold values of rows
+            return self._refuse(facts, "error", f"SiteError: this message ended in a {type(error).__name__} here", error)
 
     def _standing(self, header: dict[str, Any]) -> dict[str, int]:
         """How many features the site has, and the step it did last."""
         last = self._server.position(header["run"], header["epoch"])
         return {"n_features": self._server.n_features, "last": last}
 
-    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
-        self._tell(shortened(reason) + cause)
+    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: BaseException | None = None) -> bytes:
+        """Tell both sides why; the cause is for the site's own log alone."""
+        self._tell(shortened(reason) + (f" ({shortened(str(cause))})" if cause is not None else ""))
         return _seal(wire.pack(facts | {how: shortened(reason)}))
 
     def _open(self, data: memoryview) -> tuple[int, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
             raise _Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
-        return int.from_bytes(data[:PREFIX], "little"), *_unseal(data[PREFIX:], bytes(data[:PREFIX]))
+        return int.from_bytes(data[:PREFIX], "little"), *_unseal(data[PREFIX:], bytes(data[:PREFIX]), self._max_header)
 
 
 class MailConnection(Connection):
@@ -163,7 +172,7 @@ class MailConnection(Connection):
         self._greeted = True
         header = _hello(run, 0) if plan is None else _hello(run, 0, "plan") | {"plan": plan.to_dict()}
         told = self._ask(sorted(self._present), header)
-        self._features = {name: header["n_features"] for name, header in told.items() if _count(header.get("n_features"))}
+        self._features = {name: header["n_features"] for name, header in told.items() if is_count(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
             self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
             if "lost" not in told[name]:
@@ -179,7 +188,7 @@ class MailConnection(Connection):
 
     def _note_steps(self, run: str, told: Mapping[str, Mapping[str, Any]]) -> None:
         """Sites tell where they stand with their answer to the plan, so that they need not be asked."""
-        self._told = {(run, 0): {name: told[name]["last"] for name in told if _count(told[name].get("last"))}}
+        self._told = {(run, 0): {name: told[name]["last"] for name in told if is_count(told[name].get("last"))}}
 
     def sites(self) -> tuple[str, ...]:
         """Sites that answer, sorted."""
@@ -232,16 +241,16 @@ class MailConnection(Connection):
         for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
             self._reasons[name] = _refusal(told[name])
-        return {name: step if _count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
+        return {name: step if is_count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order, ``lost`` for sites that did not answer."""
-        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in _REQUEST_KEYS}, request.args)
+        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in REQUEST_KEYS}, request.args)
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
-            error = f"refused: {_told(header, 'refused')}" if "refused" in header else _told(header, "error")
-            yield Response(name, arrays, error=error, lost="lost" in header, reason=_told(header, "lost"))
+            error = f"refused: {reason_in(header, 'refused')}" if "refused" in header else reason_in(header, "error")
+            yield Response(name, arrays, error=error, lost="lost" in header, reason=reason_in(header, "lost"))
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
         """Graph programs need engines whose nodes reach each other."""
@@ -302,15 +311,15 @@ class _Letters:
             return
         try:
             header, arrays = _unseal(memoryview(data))
-        except WireError as error:
-            self._ask_again(name, f"damaged reply: {error}")
+        except (WireError, MemoryError) as error:
+            self._ask_again(name, f"damaged reply: {shortened(str(error))}")
             return
         if header.get("site") != name:
             return
         if name not in self._mail._present:  # whatever it says, it is there again
             self._mail._heard.add(name)
         if "damaged" in header:
-            self._ask_again(name, f"damaged request: {_told(header, 'damaged')}")
+            self._ask_again(name, f"damaged request: {reason_in(header, 'damaged')}")
         elif (header.get("run"), header.get("epoch"), header.get("step")) == self._key and name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = header, arrays
@@ -344,7 +353,7 @@ def greeting() -> bytes:
 def signed_by(data: bytes) -> str:
     """The site that says it sent a reply; empty if it is damaged."""
     try:
-        return _told(_unseal(memoryview(data))[0], "site")
+        return reason_in(_unseal(memoryview(data))[0], "site")
     except WireError:
         return ""
 
@@ -353,34 +362,13 @@ class _Damaged(WireError):
     """A payload that does not have its checksum."""
 
 
-_TYPES = {"what": str, "run": str, "epoch": int, "step": int}
-_REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
-
-
 def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
     return {"what": what, "run": run, "epoch": epoch, "step": 0}
 
 
 def _refusal(header: Mapping[str, Any]) -> str:
     """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
-    return _told(header, "refused") or _told(header, "error") or _told(header, "lost")
-
-
-def _told(header: Mapping[str, Any], key: str) -> str:
-    """A reason that a site gave: one line of bounded length, whatever it sent, for it comes into errors, ledgers and logs."""
-    return shortened(" ".join("".join(c if c.isprintable() else " " for c in str(header.get(key, ""))).split()))
-
-
-def _count(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < 1 << 63
-
-
-def _check_types(header: dict[str, Any]) -> None:
-    """JSON can hold other things than a message's header must: numbers for names, fractions or NaN for steps."""
-    for key in ("what", *(_REQUEST_KEYS[:3] if header.get("what") in ("hello", "plan") else _REQUEST_KEYS)):
-        wanted = _TYPES.get(key, str)
-        if type(header.get(key)) is not wanted:
-            raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")
+    return reason_in(header, "refused") or reason_in(header, "error") or reason_in(header, "lost")
 
 
 def _checksum(data: bytes | bytearray | memoryview) -> bytes:
@@ -391,8 +379,9 @@ def _seal(payload: bytearray) -> bytes:
     return _checksum(_checksum(payload)) + payload
 
 
-def _unseal(data: memoryview, after: bytes = b"") -> tuple[dict[str, Any], Arrays]:
+def _unseal(data: memoryview, after: bytes = b"", max_header: int = MAX_HEADER) -> tuple[dict[str, Any], Arrays]:
     payload = data[CHECKSUM:]
     if len(data) < CHECKSUM or _checksum(after + _checksum(payload)) != bytes(data[:CHECKSUM]):
         raise _Damaged(f"the checksum of {len(after) + len(data)} bytes does not fit")
+    wire.check_header(payload, max_header)
     return wire.unpack(payload)

@@ -6,9 +6,12 @@ It is announced before the first round, and whoever holds rows compares it with 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..errors import PolicyError
+
+MAX_NUMBER = (1 << 63) - 1
+"""The largest number in a header or plan: JSON would hold one of thousands of digits."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,6 @@ def are_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is a whole number >= 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number >= 0 that other machines can hold, too."""
+    return type(value) is int and 0 <= value <= MAX_NUMBER

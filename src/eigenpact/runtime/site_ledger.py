@@ -149,12 +149,14 @@ def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
 
 
 def shortened(text: str) -> str:
-    """A text of bounded length, for logs and ledgers.
+    """A text as one line of bounded length, for logs and ledgers: whoever chose it writes no lines of his own there.
 
-    >>> len(shortened("x" * 10_000))
-    500
+    >>> len(shortened("x" * 10_000)), shortened("no\\n2026-11-17 all is well")
+    (500, 'no 2026-11-17 all is well')
     """
-    return text if len(text) <= MOST_TOLD else text[: MOST_TOLD - 3] + "..."
+    begin = "".join(c if c.isprintable() else " " for c in text[: 4 * MOST_TOLD])
+    line = " ".join(begin.split())
+    return line if len(line) <= MOST_TOLD and len(text) <= 4 * MOST_TOLD else line[: MOST_TOLD - 3] + "..."
 
 
 def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]]:

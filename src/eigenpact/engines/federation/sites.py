@@ -94,7 +94,7 @@ class SiteFacts:
                 server.recall(remembered)
         except EigenpactError as error:
             log.error("cannot take part: %s", error)
-            unable = Unable(self.name, error)
+            unable = Unable(self.name, error, self.features if isinstance(self.features, int) else len(self.features))
             return SiteEndpoint(unable), unable
         return SiteEndpoint(server, policy.max_message_bytes, tell=lambda reason: log.warning("refused: %s", reason)), server
 
@@ -105,8 +105,8 @@ class Unable(SiteServer):
     What a rule says is told to the coordinator; other reasons may name the site's files or quote them, and stay in its log.
     """
 
-    def __init__(self, name: str, error: EigenpactError) -> None:
-        self.name = name
+    def __init__(self, name: str, error: EigenpactError, n_features: int) -> None:
+        self.name, self.n_features = name, n_features
         told = "this site's table or policy cannot be used; its own log says why"
         self._error = error if isinstance(error, PolicyError) else SiteError(told)
 
