@@ -153,6 +153,7 @@ class MailConnection(Connection):
         self._post = post
         self._announces = announces
         self._planned_features = features
+        self._planned = len(features) if isinstance(features, tuple) else features
         self._round_timeout = round_timeout
         self._max_bytes = max_bytes
         self._own = tuple(sorted(own_sites))
@@ -172,9 +173,9 @@ class MailConnection(Connection):
         self._greeted = True
         header = _hello(run, 0) if plan is None else _hello(run, 0, "plan") | {"plan": plan.to_dict()}
         told = self._ask(sorted(self._present), header)
-        self._features = {name: header["n_features"] for name, header in told.items() if is_count(header.get("n_features"))}
+        self._features = {name: header["n_features"] for name, header in told.items() if self._fits(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
-            self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
+            self._reasons[name] = _refusal(told[name]) or "it did not tell that it has the features of this run"
             if "lost" not in told[name]:
                 self._present.discard(name)
         if told and all("lost" in header for header in told.values()):
@@ -185,6 +186,10 @@ class MailConnection(Connection):
             raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")
         if plan is not None:
             self._note_steps(run, told)
+
+    def _fits(self, n_features: Any) -> bool:
+        """Whether a site can have told this number of features."""
+        return is_count(n_features) and self._planned in (None, n_features)
 
     def _note_steps(self, run: str, told: Mapping[str, Mapping[str, Any]]) -> None:
         """Sites tell where they stand with their answer to the plan, so that they need not be asked."""
@@ -202,9 +207,8 @@ class MailConnection(Connection):
 
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site, as it told when the run began; before that, as was agreed."""
-        if not self._greeted and self._planned_features is not None:
-            planned = self._planned_features
-            return dict.fromkeys(self._invited, planned if isinstance(planned, int) else len(planned))
+        if not self._greeted and self._planned is not None:
+            return dict.fromkeys(self._invited, self._planned)
         if not self._greeted:
             self._greet()
         return self._features

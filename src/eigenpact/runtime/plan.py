@@ -5,6 +5,8 @@ It is announced before the first round, and whoever holds rows compares it with 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeGuard
 
@@ -43,6 +45,10 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return asdict(self)
+
+    def digest(self) -> str:
+        """Tells plans apart where they are written down."""
+        return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=16).hexdigest()
 
     @classmethod
     def from_dict(cls, facts: Any) -> Plan:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.fingerprint import digest_of
+from ...runtime.lately import Lately
+from ...runtime.site_ledger import MOST_REFUSALS
 from ...storage import write_private_json, writing
 
 log = logging.getLogger("eigenpact.site")
@@ -96,7 +100,22 @@ class SiteFacts:
             log.error("cannot take part: %s", error)
             unable = Unable(self.name, error, self.features if isinstance(self.features, int) else len(self.features))
             return SiteEndpoint(unable), unable
-        return SiteEndpoint(server, policy.max_message_bytes, tell=lambda reason: log.warning("refused: %s", reason)), server
+        return SiteEndpoint(server, policy.max_message_bytes, tell=refusals_to_log()), server
+
+
+def refusals_to_log() -> Callable[[str], None]:
+    """What writes refusals to the site's log: as many a day as its ledger has, then one line that says so."""
+    written = Lately()
+
+    def tell(reason: str) -> None:
+        already = written.count()
+        if already < MOST_REFUSALS:
+            written.note(datetime.now(UTC), counts=True)
+            log.warning("refused: %s", reason)
+        if already == MOST_REFUSALS - 1:
+            log.warning("%d refusals within 24 hours: more are not logged", MOST_REFUSALS)
+
+    return tell
 
 
 class Unable(SiteServer):
