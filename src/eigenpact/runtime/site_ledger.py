@@ -90,7 +90,8 @@ class SiteLedger:
             line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
             self._file.write(line)
             sync(self._file)
-            self._counted, self._lines = self._counted + len(line), self._lines + 1
+            self._counted += len(line)
+            self._lines += 1
             self._note(row)
 
     def plans(self, run: str) -> Collection[tuple[str, str]]:
