@@ -72,7 +72,7 @@ def test_the_same_plan_of_the_same_run_is_written_once(tmp_path: Path, restarts:
 
 
 def test_a_run_has_no_plans_without_end(tmp_path: Path) -> None:
-    """Two plans in turn make two rows; ever new ones end in a refusal, also after a restart.  A plan that is known still holds."""
+    """Two plans in turn make two rows; ever new ones end in a refusal, also after a restart.  A known plan still holds."""
     server = served(tmp_path)
     for turn in range(60):
         server.admit("r1", Plan("gram", LISTED, ("sum", "local"), max_rounds=1 + turn % 2).to_dict())
@@ -92,7 +92,7 @@ def test_refusals_are_written_up_to_a_number_a_day(tmp_path: Path, monkeypatch: 
     server = served(tmp_path)
     for i in range(50):
         server = served(tmp_path) if i % 7 == 0 else server
-        with pytest.raises(PolicyError, match="rule solvers: 'x+"):
+        with pytest.raises(PolicyError, match=r"rule solvers: 'x+"):
             server.admit(f"r{i}", Plan("x" * 600, (), (), 1).to_dict())
     rows = read_site_ledger(tmp_path / "ledger")
     assert [row["reason"][:14] for row in rows[:9]] == ["rule solvers: "] * 9
@@ -129,7 +129,7 @@ def test_a_function_does_not_fail_without_end(tmp_path: Path) -> None:
     server = served(tmp_path)
     server.admit("r1", PLAN.to_dict())
     for _ in range(POLICY.max_rounds):
-        with pytest.raises(SiteError, match="breaks failed at site 'lima': ValueError$"):
+        with pytest.raises(SiteError, match=r"breaks failed at site 'lima': ValueError$"):
             server.execute(asking(1, breaks.name, "local"), 0)
     server = served(tmp_path)
     server.admit("r1", PLAN.to_dict())
