@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from eigenpact.runtime import Driver, Gate, MailConnection, Plan, Policy, Site, 
 from eigenpact.runtime.mail import HEADER_A_FEATURE, MAX_HEADER, PREFIX, _checksum, _seal, _unseal, signed_by
 from tests.runtime.test_mail import LoopPost
 
-MEMORY, SECONDS = 1 << 20, 0.5
-"""What reading may take besides three times the message's length; and for a message of a megabyte, generously."""
+MEMORY = 1 << 20
+"""What reading may take besides three times the message's length."""
 
 
 @local(takes={"v": "d"}, sends={"v": "d"})
@@ -97,32 +96,29 @@ HEADERS = {
 }
 
 
-def measured(handle: Any, data: bytes) -> tuple[Any, int, float]:
-    """What it gives, the most memory it held, and seconds."""
+def measured(handle: Any, data: bytes) -> tuple[Any, int]:
+    """What it gives, and the most memory it held."""
     tracemalloc.start()
-    begin = time.perf_counter()
     try:
-        given = handle(data)
-        return given, tracemalloc.get_traced_memory()[1], time.perf_counter() - begin
+        return handle(data), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize("what", HEADERS)
 def test_a_site_answers_whatever_comes(tmp_path: Path, what: str) -> None:
-    """With what is wrong, in words that can be written to any log; within bounded memory and time; nothing is sent."""
+    """With what is wrong, in words that can be written to any log; within bounded memory; nothing is sent."""
     told: list[str] = []
     site, data = site_of(tmp_path, tell=told.append), letter(HEADERS[what])
     site.handle(letter(texted(request(function="not known"))))  # which loads the package's functions, once
     told.clear()
-    reply, most, seconds = measured(site.handle, data)
+    reply, most = measured(site.handle, data)
     header, arrays = _unseal(memoryview(reply))
     assert set(header) & {"error", "refused", "n_features"}
     assert header["site"] == "lima"
     assert arrays == ()
     assert all(line.isprintable() and len(line) < 1100 for line in told)
     assert most <= 3 * len(data) + MEMORY
-    assert seconds <= SECONDS * (1 + len(data) / 1e6) * 10  # ten times, for tracemalloc and for what else runs
     assert len(reply) < 5000
 
 
@@ -135,7 +131,7 @@ def test_what_a_header_becomes_is_bounded_by_its_length(tmp_path: Path, kind: st
     n = room // 64 // sum(map(kind.count, "[{,")) - 10
     text = b'[{"x":[' + (kind * n)[:-1].encode() + b'],"y":"' + b"x" * 10_000 + b'"},[]]'
     site.handle(letter(texted(hello())))
-    reply, most, _ = measured(site.handle, letter(text))
+    reply, most = measured(site.handle, letter(text))
     assert "'what' must be a text" in _unseal(memoryview(reply))[0]["error"]  # so it was read
     assert most <= 3 * len(text) + MEMORY + 2048 * d
     too_many = b'[{"x":[' + (kind * (n + 30))[:-1].encode() + b"]},[]]"
@@ -147,7 +143,7 @@ def test_a_plan_names_a_hundred_thousand_features(tmp_path: Path) -> None:
     names = (*(f"chr{i % 22}:{i * 997}:A:G" for i in range(10**5)), "Größe, in cm", "身長", "😀", '"[{,')
     plan = Plan("gram", (total.name,), ("sum",), 5, 1, names).to_dict()
     site = site_of(tmp_path, names)
-    reply, most, _ = measured(site.handle, data := letter(texted(hello(what="plan", plan=plan))))
+    reply, most = measured(site.handle, data := letter(texted(hello(what="plan", plan=plan))))
     assert _unseal(memoryview(reply))[0]["n_features"] == len(names)
     assert most <= 3 * len(data) + 2048 * len(names)
     header = _unseal(memoryview(site_of(tmp_path).handle(data)))[0]  # a site with four
