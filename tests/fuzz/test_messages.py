@@ -32,7 +32,7 @@ def test_a_batch_is_repeated_exactly() -> None:
 
 def test_headers_that_are_not_bounded_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """At both ends."""
-    monkeypatch.setattr(wire, "check_header", lambda _data, _most: None)
+    monkeypatch.setattr(wire, "check_size", lambda _data, _most: None)
     for number, end in ((0, "to a site"), (1, "to a coordinator")):
         wrong = [what for seed in range(3) for what in batch(seed, number).wrong]
         assert any(f"{end}: " in what and "bytes held for a message of" in what for what in wrong)

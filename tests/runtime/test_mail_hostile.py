@@ -10,9 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.errors import EigenpactError, TooFewSitesError
-from eigenpact.runtime import Driver, Gate, MailConnection, Plan, Policy, Site, SiteEndpoint, SiteLedger, SiteServer, Sum, local
-from eigenpact.runtime.mail import HEADER_A_FEATURE, MAX_HEADER, PREFIX, _checksum, _seal, _unseal, signed_by
+from eigenpact.errors import EigenpactError, SiteError, TooFewSitesError
+from eigenpact.runtime import (
+    Driver,
+    Gate,
+    Local,
+    MailConnection,
+    Plan,
+    Policy,
+    Request,
+    Site,
+    SiteEndpoint,
+    SiteLedger,
+    SiteServer,
+    Sum,
+    local,
+)
+from eigenpact.runtime.headers import HEADER_A_FEATURE, MAX_HEADER
+from eigenpact.runtime.mail import PREFIX, _checksum, _seal, _unseal, signed_by
 from tests.runtime.test_mail import LoopPost
 
 MEMORY = 1 << 20
@@ -251,14 +266,36 @@ def test_a_site_that_answers_nonsense_is_left_out_or_named(what: str, first: int
         assert set(driver.roster) >= {"A", "C"}
 
 
-def test_replies_with_arrays_where_none_are_due_are_answers_all_the_same() -> None:
-    """A greeting with arrays is a greeting; no reply to a request is taken from it."""
+def test_arrays_where_none_are_due() -> None:
+    """A greeting with arrays is a greeting; a reply to a step that sends nothing is refused, by the site's name."""
     post = LoopPost({name: SiteEndpoint(SiteServer(name, np.ones((2, 3)))) for name in "AB"})
     post.on_reply = lambda _, data: [_seal(bytearray(payload(texted(_unseal(memoryview(data))[0], [["bool", [5]]]), bytes(64))))]
     connection = MailConnection(post, post.endpoints, round_timeout=1.0)
     assert connection.n_features() == {"A": 3, "B": 3}
-    with pytest.raises(EigenpactError, match="total"):
-        Driver(connection).run(lambda _start, _state: Sum(total, np.zeros(3)).__await__())
+
+    async def program(_start: Any, _state: Any) -> Any:
+        await Local(total, np.zeros(3))
+
+    with pytest.raises(SiteError, match="total at site 'A': it sent 1 arrays; none are due"):
+        Driver(connection).run(program)
+
+
+def test_a_site_that_sends_without_end_does_not_keep_another_from_being_dropped() -> None:
+    """B floods, C is silent: C is dropped when its time is over, though something came all the time."""
+    post = LoopPost({name: SiteEndpoint(SiteServer(name, np.ones((2, 3)))) for name in "ABC"})
+    connection = MailConnection(post, post.endpoints, round_timeout=10.0)
+    receive, taken = post.receive, [0]
+
+    def flood(until: float) -> Any:
+        post.time += 0.01
+        taken[0] += 1
+        assert taken[0] < 10_000, "the coordinator hangs"
+        return receive(until) if post.replies else ("B", b"\0" * 100)
+
+    post.receive = flood
+    post.on_reply = lambda site, data: [] if site == "C" else [data]
+    responses = list(connection.call(Request("r", 0, 1, "sum", total.name, (np.zeros(3),)), dict.fromkeys("ABC", 0)))
+    assert [(r.site, r.reason) for r in responses] == [("A", ""), ("B", ""), ("C", "no answer within 10 s")]
 
 
 def test_no_site_that_makes_sense_ends_in_an_error_that_says_so() -> None:

@@ -15,6 +15,9 @@ from .site_ledger import shortened
 REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
 """What a request has besides its arguments; a greeting and a plan have the first three."""
 
+MAX_HEADER, HEADER_A_FEATURE = 1 << 16, 1 << 8
+"""Bytes of a header, and what a site allows besides for each feature that it has: a plan names them."""
+
 MAX_TEXT = 256
 """Characters of names in a header: of runs, collectives, functions and digests."""
 
@@ -36,3 +39,8 @@ def reason_in(header: Mapping[str, Any], key: str) -> str:
     """What a site gave as a reason or name: one line of bounded length, whatever it sent; empty if it gave none."""
     value = header.get(key, "")
     return shortened(value) if isinstance(value, str) else f"(a {type(value).__name__}, not a text)"
+
+
+def refusal_in(header: Mapping[str, Any]) -> str:
+    """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
+    return reason_in(header, "refused") or reason_in(header, "error") or reason_in(header, "lost")

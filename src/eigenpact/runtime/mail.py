@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from ..errors import EigenpactError, FileError, PolicyError, StepError, TooFewSitesError, WireError
 from . import wire
 from .engine import Connection
-from .headers import REQUEST_KEYS, check_header, reason_in
+from .headers import HEADER_A_FEATURE, MAX_HEADER, REQUEST_KEYS, check_header, reason_in, refusal_in
 from .local import Arrays
 from .plan import Plan, is_count
 from .site import Request, Response, SiteServer
@@ -34,11 +34,11 @@ PREFIX = 8
 MAX_MESSAGE = 1 << 33
 """Larger messages are refused unread."""
 
-MAX_HEADER, HEADER_A_FEATURE = 1 << 16, 1 << 8
-"""Bytes of a header, and what a site allows besides for each feature that it has: a plan names them."""
-
 WINDOW = 32
 """Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
+
+MANY = 100
+"""Messages for each site that is asked, from which on a clock is looked at before the next is read."""
 
 
 class Post(Protocol):
@@ -175,7 +175,7 @@ class MailConnection(Connection):
         told = self._ask(sorted(self._present), header)
         self._features = {name: header["n_features"] for name, header in told.items() if self._fits(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
-            self._reasons[name] = _refusal(told[name]) or "it did not tell that it has the features of this run"
+            self._reasons[name] = refusal_in(told[name]) or "it did not tell that it has the features of this run"
             if "lost" not in told[name]:
                 self._present.discard(name)
         if told and all("lost" in header for header in told.values()):
@@ -224,7 +224,7 @@ class MailConnection(Connection):
             return {name: self._reasons[name] for name in self._invited if name not in self._features}
         absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
         told = self._ask(self.sites(), _hello(run, 0, "plan") | {"plan": plan.to_dict()})
-        refused = {name: _refusal(header) for name, header in told.items() if _refusal(header)}
+        refused = {name: refusal_in(header) for name, header in told.items() if refusal_in(header)}
         self._note_steps(run, told)
         for name, reason in refused.items():
             self._present.discard(name)
@@ -244,7 +244,7 @@ class MailConnection(Connection):
         last = {name: header.get("last") for name, header in told.items()}
         for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
-            self._reasons[name] = _refusal(told[name])
+            self._reasons[name] = refusal_in(told[name])
         return {name: step if is_count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
@@ -276,6 +276,7 @@ class _Letters:
         self._checksum = _checksum(payload)
         self._key = key
         self._unsent = sorted(after, reverse=True)
+        self._read = 0  # messages that came meanwhile
         self._deadlines: dict[str, float] = {}
         self._damage: dict[str, str] = {}  # what was wrong with a site's messages; it is asked again once
         self._arrived: dict[str, tuple[dict[str, Any], Arrays]] = {}
@@ -298,14 +299,15 @@ class _Letters:
 
     def _receive(self) -> None:
         """Take one message, or give up on sites whose time is over."""
+        if self._read > MANY * len(self.after):  # somebody sends without end: others' time may be over all the same
+            self._give_up()
         if not self._deadlines:
             return
-        post = self._mail._post
-        came = post.receive(min(self._deadlines.values()))
+        came = self._mail._post.receive(min(self._deadlines.values()))
         if came is None:
-            for name in [n for n, deadline in self._deadlines.items() if deadline <= post.now()]:
-                self._lose(name, self._damage.get(name, f"no answer within {self._mail._round_timeout:g} s"))
+            self._give_up()
             return
+        self._read += 1
         name, data = came
         if data is None:
             self._lose(name, "its process or connection ended")
@@ -327,6 +329,11 @@ class _Letters:
         elif (header.get("run"), header.get("epoch"), header.get("step")) == self._key and name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = header, arrays
+
+    def _give_up(self) -> None:
+        """Lose sites whose time is over."""
+        for name in [n for n, deadline in self._deadlines.items() if deadline <= self._mail._post.now()]:
+            self._lose(name, self._damage.get(name, f"no answer within {self._mail._round_timeout:g} s"))
 
     def _ask_again(self, name: str, reason: str) -> None:
         """A damaged message is sent once more; the site repeats its reply without computing it again.
@@ -370,11 +377,6 @@ def _hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
     return {"what": what, "run": run, "epoch": epoch, "step": 0}
 
 
-def _refusal(header: Mapping[str, Any]) -> str:
-    """Why a site takes no part in a run, from its answer to the plan; empty if it does."""
-    return reason_in(header, "refused") or reason_in(header, "error") or reason_in(header, "lost")
-
-
 def _checksum(data: bytes | bytearray | memoryview) -> bytes:
     return zlib.crc32(data).to_bytes(CHECKSUM, "little")
 
@@ -387,5 +389,5 @@ def _unseal(data: memoryview, after: bytes = b"", max_header: int = MAX_HEADER) 
     payload = data[CHECKSUM:]
     if len(data) < CHECKSUM or _checksum(after + _checksum(payload)) != bytes(data[:CHECKSUM]):
         raise _Damaged(f"the checksum of {len(after) + len(data)} bytes does not fit")
-    wire.check_header(payload, max_header)
+    wire.check_size(payload, max_header)
     return wire.unpack(payload)

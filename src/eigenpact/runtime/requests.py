@@ -102,6 +102,10 @@ class Requests:
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
             raise SiteError(f"{function.short_name} at site {response.site!r}: {response.error}")
+        if request.kind in SILENT_KINDS and response.arrays:
+            raise SiteError(
+                f"{function.short_name} at site {response.site!r}: it sent {len(response.arrays)} arrays; none are due"
+            )
         if request.kind != DIGEST:
             self._after[response.site] = request.step
 

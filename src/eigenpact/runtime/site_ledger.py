@@ -73,14 +73,14 @@ class SiteLedger:
         finally:
             self._file = None
 
-    def refuse(self, **facts: Any) -> None:
+    def refuse(self, run: str, **facts: Any) -> None:
         """Append a refusal, unless there were too many; the last row that is left for the day says so."""
         with self.locked():
             left = MOST_REFUSALS - self._refusals.count()
             if left > 1:
-                self.write(what="refused", **facts)
+                self.write(run=run, what="refused", **facts)
             elif left == 1:
-                self.write(what="refused", reason=f"{MOST_REFUSALS} refusals within 24 hours: more are not written down")
+                self.write(run="", what="refused", reason=f"{MOST_REFUSALS} refusals within 24 hours: more are not written down")
 
     def write(self, **facts: Any) -> None:
         """Append a row with the time, and wait until it is on disk."""

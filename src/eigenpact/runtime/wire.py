@@ -48,7 +48,7 @@ def pack(header: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]] = ()) ->
     return out
 
 
-def check_header(data: bytes | bytearray | memoryview, most: int) -> None:
+def check_size(data: bytes | bytearray | memoryview, most: int) -> None:
     """Refuse a stranger's message before it is read if its header has more than ``most`` bytes, or more parts than fit them."""
     view = memoryview(data)
     length = int.from_bytes(view[:8], "little")
