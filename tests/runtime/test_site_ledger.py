@@ -238,13 +238,14 @@ def test_a_damaged_row_is_named_by_its_line(tmp_path: Path, line: str) -> None:
     path.write_text(WHOLE)
     ledger = SiteLedger(path)
     ledger.write(run="r2", what="sent")
-    path.write_text(path.read_text() + line + "\n")
+    sent = path.read_text().splitlines(keepends=True)[1]
+    path.write_text(WHOLE + sent * 2 + line + "\n")
     for _ in range(2):
-        with pytest.raises(FileError, match="line 3"):
+        with pytest.raises(FileError, match="line 4"):
             ledger.write(run="r2", what="sent")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    path.write_text(WHOLE + sent * 2)
     ledger.write(run="r2", what="sent")
-    assert ledger.replies("r2") == 2
+    assert ledger.replies("r2") == 3
 
 
 def test_a_reason_is_one_line_for_the_owner_to_read() -> None:
