@@ -32,6 +32,8 @@ ODD: tuple[Any, ...] = (
     RAW + "9" * 4300, RAW + "9" * 4301, RAW + "-1e999", RAW + "[" * 900 + "]" * 900, RAW + '{"a":1,"a":2}', RAW + "01", RAW + "",
 )  # fmt: skip
 
+RAWS = tuple(value for value in ODD if isinstance(value, str) and value.startswith(RAW))
+
 KEYS = ("what", "run", "epoch", "step", "plan", "site", "last", "n_features", "error", "lost", "refused", "damaged", "more")
 """What may stand in a header of some message, and what stands in none."""
 
@@ -53,10 +55,15 @@ class Parts:
 
     def payload(self) -> bytes:
         """Put it together again."""
-        text = json.dumps([self.header, self.described], separators=(",", ":"))
-        for raw in (value for value in ODD if isinstance(value, str) and value.startswith(RAW)):
-            text = text.replace(json.dumps(raw), raw.removeprefix(RAW))
-        return headed(text.encode(), self.body)
+        return headed(written([self.header, self.described]).encode(), self.body)
+
+
+def written(value: Any) -> str:
+    """As JSON, and what is no JSON as it is."""
+    text = json.dumps(value, separators=(",", ":"))
+    for raw in RAWS:
+        text = text.replace(json.dumps(raw), raw.removeprefix(RAW))
+    return text
 
 
 def headed(text: bytes, body: bytes) -> bytes:
@@ -144,7 +151,7 @@ def _shape(rng: Rng) -> list[Any]:
 def _shape_bomb(rng: Rng, parts: Parts, _other: Parts) -> bytes:
     """Numbers that would take long to multiply, or to write into an error."""
     digits, n = "9" * int(rng.integers(1, 4301)), size(rng, 4300)
-    text = json.dumps([parts.header, 0])[:-2] + '[["float64",[' + ",".join([digits] * n) + "]]]]"
+    text = f"[{written(parts.header)}," + '[["float64",[' + ",".join([digits] * n) + "]]]]"
     return headed(text.encode(), parts.body)
 
 
@@ -171,12 +178,12 @@ def _long(rng: Rng, parts: Parts, _other: Parts) -> bytes:
 def _twice(rng: Rng, parts: Parts, _other: Parts) -> bytes:
     """Keys that stand there already."""
     key = list(parts.header)[rng.integers(len(parts.header))] if isinstance(parts.header, dict) and parts.header else "what"
-    return _with_more(parts, json.dumps(parts.header), key if rng.random() < 0.5 else "what")
+    return _with_more(parts, written(parts.header), key if rng.random() < 0.5 else "what")
 
 
 def _foreign_letters(rng: Rng, parts: Parts, _other: Parts) -> bytes:
     """Another encoding, or none."""
-    text = json.dumps([parts.header, parts.described])
+    text = written([parts.header, parts.described])
     coded = (text.encode("utf-16"), text.encode("utf-32"), text.encode("utf-8-sig"), text.encode() + rng.bytes(9), rng.bytes(300))
     return headed(coded[rng.integers(len(coded))], parts.body)
 
@@ -188,10 +195,9 @@ def _wrong_length(rng: Rng, parts: Parts, _other: Parts) -> bytes:
 
 
 def _with_more(parts: Parts, value: str, key: str = "more") -> bytes:
-    """With one more key, whatever is there."""
-    text = json.dumps([parts.header, parts.described])
-    begin = f"[{{{json.dumps(key)}:{value}" + ("," if parts.header else "")
-    return headed((begin + text[2:]).encode(), parts.body)
+    """With one more key behind the others, where the last of two that are the same counts."""
+    more = ("," if parts.header else "") + f'"{key}":{value}}}'
+    return headed(f"[{written(parts.header)[:-1]}{more},{written(parts.described)}]".encode(), parts.body)
 
 
 def size(rng: Rng, each: int) -> int:

@@ -2,7 +2,7 @@
 
 Half of the messages go to a site behind the gate of the shipped policy: the letters of honest runs, each after changed ones of
 its kind, so that they come in every state.  The other half are replies of one of three sites, changed while a model is fitted.
-Neither end may raise anything but an ``EigenpactError`` (a site's end: nothing at all), hold more memory than three times the
+Neither end may raise anything but an ``EigenpactError`` that names the site (a site's end: nothing at all), hold more memory than three times the
 message and a constant, or take longer than its length allows.  A batch that finds something is printed with what repeats it.
 Replies keep their values: a site that lies in numbers is another matter.  Exit status 1 means that something was found.
 """
@@ -241,8 +241,10 @@ def to_a_coordinator(rng: Rng, n: int) -> Found:
             try:
                 ep.FederatedPCA(2, solver=solver, random_state=0, max_rounds=20, engine=engine).fit(sites)
                 found.counts["fits"] += 1
-            except ep.errors.EigenpactError:
+            except ep.errors.EigenpactError as error:
                 found.counts["fits that ended in an error of ours"] += 1
+                if "'B'" not in str(error):
+                    found.wrong.append(f"a fit by {solver} ended in an error that does not name the site: {error}")
             except Exception:  # whatever it is
                 found.wrong.append(f"a fit by {solver} ended in {traceback.format_exc()}")
                 return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ..errors import InputError, SiteError
+from ..errors import InputError, SiteError, WireError
 from .account import Account
 from .engine import Connection
 from .fingerprint import DIGEST
@@ -71,7 +71,7 @@ class Requests:
                     continue
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
-                    function.check_reply(response.arrays, sizes)
+                    _check_reply(response, function, sizes)
                     arrived.setdefault(describe(response.arrays), []).append(response.site)
                 yield response
         finally:
@@ -111,6 +111,13 @@ class Requests:
 
     def _positions(self, targets: Sequence[str]) -> dict[str, int]:
         return {name: self._after.get(name, 0) for name in targets}
+
+
+def _check_reply(response: Response, function: LocalFunction, sizes: dict[str, int]) -> None:
+    try:
+        function.check_reply(response.arrays, sizes)
+    except WireError as error:
+        raise WireError(f"reply of site {response.site!r}: {error}") from error
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:
