@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 FAMILY ?= foundation
 SIZE ?= small
 FITS ?= 5000
+MESSAGES ?= 100000
 SEED ?= 0
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -40,7 +41,8 @@ test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts 
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
 
-fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong (FITS=5000 SEED=0)
+fuzz: $(VENV)/test.stamp ## fit thousands of hard problems, none silently wrong; break both ends by messages (FITS=5000 MESSAGES=100000 SEED=0)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.messages --messages $(MESSAGES) --seed $(SEED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)

@@ -358,7 +358,7 @@ def test_graph_programs_are_refused(post):
 # -- refusals -----------------------------------------------------------------------------------
 
 FOREIGN = {
-    "oversized": (b"\0" * 5000, "damaged", "message of 5000 bytes refused unread: at most 4000 are allowed here"),
+    "oversized": (b"\0" * 9000, "damaged", "message of 9000 bytes refused unread: at most 8000 are allowed here"),
     "damaged": (flipped(asking(arrays=[np.zeros(3)])), "damaged", "the checksum of "),
     "unknown function": (asking(function="os:system"), "error", "WireError: unknown function 'os:system': sites run only"),
     "unknown module": (asking(function="eigenpact:nothing/1"), "error", "WireError: unknown function"),
@@ -366,13 +366,16 @@ FOREIGN = {
     "wrong step": (asking(after=7, step=9, arrays=[np.zeros(3)]), "lost", "out of step: site 'B' executed step"),
     "wrong shape": (asking(run="new", arrays=[np.zeros(4)]), "error", "WireError: noted at site 'B'"),
     "too many arrays": (asking(run="new", arrays=[np.zeros(3)] * 2), "error", "WireError: noted at site 'B'"),
-    "no header": (message(), "error", "WireError: message header: 'what' must be a str"),
-    "a step that is no number": (asking(run="new", step="1"), "error", "WireError: message header: 'step' must be a int"),
-    "a step that is not a number": (asking(run="new", step=float("nan")), "error", "'step' must be a int"),
-    "an endless epoch": (asking(run="new", epoch=float("inf")), "error", "'epoch' must be a int"),
-    "a truth for a step": (asking(run="new", step=True), "error", "'step' must be a int"),
-    "a function that is a list": (asking(function=[noted.name]), "error", "'function' must be a str"),
-    "a greeting without a run": (message(what="hello", epoch=0, step=0), "error", "'run' must be a str"),
+    "no header": (message(), "error", "WireError: message header: 'what' must be a text"),
+    "a step that is no number": (asking(run="new", step="1"), "error", "message header: 'step' must be a whole number"),
+    "a step that is not a number": (asking(run="new", step=float("nan")), "error", "'step' must be a whole number"),
+    "an endless epoch": (asking(run="new", epoch=float("inf")), "error", "'epoch' must be a whole number"),
+    "a truth for a step": (asking(run="new", step=True), "error", "'step' must be a whole number"),
+    "a step of 64 bits": (asking(run="new", step=1 << 63), "error", "'step' must be a whole number of at most 63 bits"),
+    "an epoch of 4300 digits": (asking(run="new", epoch=-(10**4299)), "error", "'epoch' must be a whole number of at most 63"),
+    "a long digest": (asking(run="new", digest="x" * 257), "error", "'digest' must be a text of at most 256 characters"),
+    "a function that is a list": (asking(function=[noted.name]), "error", "'function' must be a text"),
+    "a greeting without a run": (message(what="hello", epoch=0, step=0), "error", "'run' must be a text"),
 }
 
 
@@ -380,7 +383,7 @@ FOREIGN = {
 def guarded():
     """A site with recognizable rows that takes small messages only."""
     executed.clear()
-    return SiteEndpoint(SiteServer("B", np.full((2, 3), SECRET)), max_bytes=4000)
+    return SiteEndpoint(SiteServer("B", np.full((2, 3), SECRET)), max_bytes=8000)
 
 
 @pytest.mark.parametrize("what", FOREIGN)
@@ -400,7 +403,7 @@ def test_what_is_foreign_is_refused_with_the_reason_and_nothing_else(guarded, wh
 @pytest.mark.parametrize("program", [plain, remembering])
 def test_foreign_messages_between_the_others_do_the_run_no_harm(post, connect, three_sites, what, program):
     whole = Driver(connect(three_sites)).run(program)
-    post.endpoints["B"] = SiteEndpoint(SiteServer("B", three_sites["B"]), max_bytes=4000)
+    post.endpoints["B"] = SiteEndpoint(SiteServer("B", three_sites["B"]), max_bytes=8000)
     post.on_request = lambda site, data: [FOREIGN[what][0], data] if site == "B" else [data]
     result, driver = ran(post, program)
     assert bits(result) == bits(whole)
@@ -454,7 +457,7 @@ def test_a_reply_of_the_wrong_shape_is_refused(post):
         return [seal(wire.pack(header, [np.zeros((7, 7)) for _ in arrays])) if site == "B" and header["step"] == 3 else data]
 
     post.on_reply = other_shape
-    with pytest.raises(WireError, match="action"):
+    with pytest.raises(WireError, match=r"reply of site 'B': .*action"):
         ran(post)
 
 
@@ -486,7 +489,7 @@ def test_a_reason_is_one_line_of_bounded_length(post):
     def forging(site, data):
         header, _ = answer(data)
         forged = {key: header[key] for key in ("site", "run", "epoch", "step") if key in header}
-        told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 1_000_000
+        told = "\x1b[31mno\n2026-11-15 INFO the model is in /tmp/else " + "x" * 10_000
         return [seal(wire.pack(forged | {"lost": told})) if site == "B" and header.get("step") == 3 else data]
 
     post.on_reply = forging

@@ -133,6 +133,30 @@ def test_hostile_headers_are_refused(header):
         wire.unpack(crafted(header, bytes(64)))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_a_header_is_ascii(encoding):
+    """As ``pack`` writes it, whatever letters are in it: one of another alphabet would make all of the text wide in memory."""
+    assert wire.unpack(wire.pack({"name": "Größe 身長"}))[0] == {"name": "Größe 身長"}
+    with pytest.raises(WireError, match="cannot be read: 'ascii'"):
+        wire.unpack(crafted('[{"name":"Größe"},[]]'.encode(encoding)))
+
+
+def test_truths_are_0_or_1():
+    header = [{}, [["bool", [2]]]]
+    assert wire.unpack(crafted(header, b"\x01\x00" + bytes(62)))[1][0].tolist() == [True, False]
+    with pytest.raises(WireError, match="neither 0 nor 1"):
+        wire.unpack(crafted(header, b"\x01\x02" + bytes(62)))
+
+
+@pytest.mark.parametrize(("header", "most"), [({"x": "y" * 200}, 128), ({"x": [0] * 50}, 1024), ({"x": [[]] * 20}, 1024)])
+def test_a_header_may_be_bounded_before_it_is_read(header, most):
+    """By its length, and by how many parts it has; arrays do not count."""
+    message = wire.pack(header, [np.zeros(10_000)])
+    wire.check_size(message, 1 << 16)
+    with pytest.raises(WireError, match=r"message header (of|with) \d+ .*: at most \d+ are allowed here"):
+        wire.check_size(message, most)
+
+
 def test_a_header_longer_than_its_message_is_refused():
     with pytest.raises(WireError, match="does not fit"):
         wire.unpack((1 << 62).to_bytes(8, "little") + bytes(100))

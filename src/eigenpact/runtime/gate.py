@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 """Identifiers of runs; they stand in every row of a site's ledger, so a coordinator may not choose them at will."""
 
+MOST_PLANS = 20
+"""Plans by which one run is admitted: each is a row of the site's ledger.  A run that is resumed has the plan it had."""
+
 
 class Gate:
     """Admits or refuses what a coordinator asks of one site.
@@ -73,21 +76,27 @@ class Gate:
             self._check_plan(plan)
             with self._ledger.locked():
                 self._check_new(run, sent)
-                if not self._ledger.knows(run) and self._ledger.runs_today() >= most:
+                known, digest = self._ledger.plans(run), plan.digest()
+                if not known and self._ledger.runs_today() >= most:
                     raise PolicyError(f"rule max_runs_per_day = {most}: as many runs were admitted already")
-                if not self._ledger.knows(run) and self._ledger.runs(self._data) >= self._policy.max_runs:
+                if not known and self._ledger.runs(self._data) >= self._policy.max_runs:
                     raise PolicyError(f"rule max_runs = {self._policy.max_runs}: as many runs saw these rows already")
-                row = {
-                    "solver": plan.solver,
-                    "n_components": plan.n_components,
-                    "max_rounds": plan.max_rounds,
-                    "data": self._data,
-                } | ({} if sent is None else {"sent": sent})
-                self._ledger.write(run=run, what="admitted", **row)
+                if (digest, self._data) not in known:
+                    if len(known) >= MOST_PLANS:
+                        raise PolicyError(f"rule plan: {MOST_PLANS} plans of this run were admitted already; begin another run")
+                    row = {
+                        "solver": plan.solver,
+                        "n_components": plan.n_components,
+                        "max_rounds": plan.max_rounds,
+                        "plan": digest,
+                        "data": self._data,
+                    } | ({} if sent is None else {"sent": sent})
+                    self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
             self.refused(run, str(error))
             raise
         self._plan, self._run, self._sent, self._withdrawn = plan, run, sent or 0, ""
+        self._ledger.last_sent = max(self._ledger.last_sent, self._sent)
 
     def remember(self) -> dict[str, Any]:
         """The run that was admitted and its plan, for another process of this site."""
@@ -121,7 +130,9 @@ class Gate:
         columns = 0 if again else columns_of(response.arrays, self._n_features)
         try:
             with self._ledger.locked():
-                if not again:
+                if again:
+                    self._check_repeats(request.run)
+                else:
                     self._check_rounds(request.run)
                     self._check_columns(columns)
                 self._ledger.write(
@@ -144,15 +155,12 @@ class Gate:
 
     def refused(self, run: str, reason: str, function: str = "") -> None:
         """Write down a refusal."""
-        self._write_reason("refused", run, reason, function)
+        named = {"function": shortened(function)} if function else {}
+        self._ledger.refuse(run=shortened(run), reason=shortened(reason), **named)
 
     def failed(self, request: Request, reason: str) -> None:
         """Write down that a function failed, which the coordinator is told."""
-        self._write_reason("failed", request.run, reason, request.function)
-
-    def _write_reason(self, what: str, run: str, reason: str, function: str) -> None:
-        named = {"function": shortened(function)} if function else {}
-        self._ledger.write(run=shortened(run), what=what, reason=shortened(reason), **named)
+        self._ledger.write(run=request.run, what="failed", reason=shortened(reason), function=request.function)
 
     def _check_new(self, run: str, sent: int | None) -> None:
         """A plan that somebody recorded and sends again is old; the one that is carried out now may be told twice."""
@@ -200,6 +208,8 @@ class Gate:
             raise NotAnnouncedError("rule plan: this run was not announced here; announce its plan first")
         if self._withdrawn:
             raise PolicyError(self._withdrawn)
+        if self._ledger.failures(request.run) >= rules.max_rounds:
+            raise PolicyError(f"rule max_rounds = {rules.max_rounds}: as many requests of this run failed here")
         if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):
             raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
         if function.name not in plan.functions:
@@ -226,6 +236,11 @@ class Gate:
         most = self._policy.max_rounds
         if self._ledger.replies(run) >= most:
             raise PolicyError(f"rule max_rounds = {most}: as many replies of this run were sent already")
+
+    def _check_repeats(self, run: str) -> None:
+        most = self._policy.max_rounds
+        if self._ledger.repeats(run) >= most:
+            raise PolicyError(f"rule max_rounds = {most}: as many replies of this run were sent once more already")
 
     def _check_kind(self, kind: str) -> None:
         if kind in ALWAYS:

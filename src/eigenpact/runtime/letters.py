@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 from ..errors import PolicyError, WireError
 from . import wire
+from .headers import MAX_HEADER, reason_in
 from .ledger import COORDINATOR
 from .local import Arrays
-from .site_ledger import shortened
 
 CHECKSUM = 8
 """Bytes for the CRC-32 before a payload, eight to keep arrays aligned.  It finds damage, not tampering."""
@@ -82,7 +81,9 @@ class Letter:
         return "" if self._identity is None else digest(_address(site, after.to_bytes(PREFIX, "little"), self._digest)).hex()
 
 
-def open_letter(data: memoryview, site: str, identity: Identity | None = None) -> tuple[int, str, dict[str, Any], Arrays]:
+def open_letter(
+    data: memoryview, site: str, identity: Identity | None = None, max_header: int = MAX_HEADER
+) -> tuple[int, str, dict[str, Any], Arrays]:
     """The step before, the letter's name for the reply, header and arrays of a letter to this site."""
     before, name = bytes(data[:PREFIX]), ""
     payload, signature = _parts(data[PREFIX:], identity is not None, before)
@@ -91,7 +92,7 @@ def open_letter(data: memoryview, site: str, identity: Identity | None = None) -
         if not identity.genuine(COORDINATOR, address, signature):
             raise Forged("letter not signed by this federation's coordinator")
         name = digest(address).hex()
-    return int.from_bytes(before, "little"), name, *wire.unpack(payload)
+    return int.from_bytes(before, "little"), name, *_read(payload, max_header)
 
 
 def run_of(data: memoryview, signed: bool) -> str:
@@ -111,6 +112,11 @@ def unseal(data: memoryview, site: str = "", identity: Identity | None = None) -
     payload, signature = _parts(data, identity is not None)
     if identity is not None and not identity.genuine(site, REPLY + digest(payload), signature):
         raise Forged(f"reply not signed by site {site!r} of this federation")
+    return _read(payload, MAX_HEADER)
+
+
+def _read(payload: memoryview, max_header: int) -> tuple[dict[str, Any], Arrays]:
+    wire.check_size(payload, max_header)
     return wire.unpack(payload)
 
 
@@ -141,29 +147,6 @@ def signed_by(data: bytes) -> str:
         return ""
 
 
-_TYPES = {"what": str, "run": str, "epoch": int, "step": int}
-REQUEST_KEYS = ("run", "epoch", "step", "kind", "function", "digest")
-"""What the header of a request has; greetings and plans have the first three."""
-
-
 def hello(run: str, epoch: int, what: str = "hello") -> dict[str, Any]:
     """The header of a greeting, or the beginning of a plan's."""
     return {"what": what, "run": run, "epoch": epoch, "step": 0}
-
-
-def reason_in(header: Mapping[str, Any], key: str) -> str:
-    """A reason that a site gave: one line of bounded length, whatever it sent, for it comes into errors, ledgers and logs."""
-    return shortened(" ".join("".join(c if c.isprintable() else " " for c in str(header.get(key, ""))).split()))
-
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a header's entry is a whole number that can count something."""
-    return type(value) is int and 0 <= value < 1 << 63
-
-
-def check_header(header: dict[str, Any]) -> None:
-    """JSON can hold other things than a message's header must: numbers for names, fractions or NaN for steps."""
-    for key in ("what", *(REQUEST_KEYS[:3] if header.get("what") in ("hello", "plan") else REQUEST_KEYS)):
-        wanted = _TYPES.get(key, str)
-        if type(header.get(key)) is not wanted:
-            raise WireError(f"message header: {key!r} must be a {wanted.__name__}, as eigenpact's coordinators send it")

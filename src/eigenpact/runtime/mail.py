@@ -16,25 +16,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import EigenpactError, NotAnnouncedError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
+from ..errors import (
+    EigenpactError,
+    FileError,
+    NotAnnouncedError,
+    PolicyError,
+    SiteError,
+    StepError,
+    TooFewSitesError,
+    WireError,
+)
 from . import wire
 from .engine import Connection, Post
-from .letters import (
-    REQUEST_KEYS,
-    Damaged,
-    Forged,
-    Identity,
-    Letter,
-    check_header,
-    hello,
-    is_count,
-    open_letter,
-    reason_in,
-    seal,
-    unseal,
-)  # fmt: skip
+from .headers import HEADER_A_FEATURE, MAX_HEADER, REQUEST_KEYS, check_header, reason_in, refusal_in
+from .letters import Damaged, Forged, Identity, Letter, hello, open_letter, seal, unseal
 from .local import Arrays
-from .plan import Plan
+from .plan import Plan, is_count
 from .site import Request, Response, SiteServer
 from .site_ledger import shortened
 
@@ -43,6 +40,9 @@ MAX_MESSAGE = 1 << 33
 
 WINDOW = 32
 """Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
+
+MANY = 100
+"""Messages for each site that is asked, from which on a clock is looked at before the next is read."""
 
 
 class SiteEndpoint:
@@ -69,6 +69,7 @@ class SiteEndpoint:
         self._server = server
         self._identity = identity
         self._max_bytes = max_bytes
+        self._max_header = MAX_HEADER + HEADER_A_FEATURE * server.n_features
         self._tell = tell
 
     def handle(self, data: bytes | bytearray | memoryview) -> bytes:
@@ -93,18 +94,22 @@ class SiteEndpoint:
             return self._refuse(facts, "lost", str(error))
         except PolicyError as error:
             return self._refuse(facts, "refused", str(error))
+        except FileError as error:
+            return self._refuse(facts, "failed", "SiteError: a file of this site's cannot be used; its own log says why", error)
         except EigenpactError as error:
             how = "failed" if isinstance(error, SiteError) else "error"  # here, as it may not elsewhere, or for what was asked
-            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""  # for the site's own log alone
-            return self._refuse(facts, how, f"{type(error).__name__}: {error}", cause)
+            return self._refuse(facts, how, f"{type(error).__name__}: {error}", error.__cause__)
+        except Exception as error:  # such as MemoryError: whatever it is, its text may hold values of rows
+            return self._refuse(facts, "failed", f"SiteError: this message ended in a {type(error).__name__} here", error)
 
     def _standing(self, header: dict[str, Any]) -> dict[str, int]:
         """How many features the site has, and the step it did last."""
         last = self._server.position(header["run"], header["epoch"])
         return {"n_features": self._server.n_features, "last": last}
 
-    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: str = "") -> bytes:
-        self._tell(shortened(reason) + cause)
+    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: BaseException | None = None) -> bytes:
+        """Tell both sides why; the cause is for the site's own log alone."""
+        self._tell(shortened(reason) + (f" ({shortened(str(cause))})" if cause is not None else ""))
         return self._seal(facts | {how: shortened(reason)})
 
     def _seal(self, facts: dict[str, Any], arrays: Arrays = ()) -> bytes:
@@ -121,7 +126,7 @@ class SiteEndpoint:
     def _open(self, data: memoryview) -> tuple[int, str, dict[str, Any], Arrays]:
         if len(data) > self._max_bytes:
             raise Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
-        return open_letter(data, self._server.name, self._identity)
+        return open_letter(data, self._server.name, self._identity, self._max_header)
 
 
 class MailConnection(Connection):
@@ -165,6 +170,7 @@ class MailConnection(Connection):
         self._tell = tell
         self._announces = announces
         self._planned_features = features
+        self._planned = len(features) if isinstance(features, tuple) else features
         self._round_timeout = round_timeout
         self._max_bytes = max_bytes
         self._own = tuple(sorted(own_sites))
@@ -184,9 +190,9 @@ class MailConnection(Connection):
         self._greeted = True
         header = hello(run, 0) if plan is None else self._plan_header(run, 0)
         told = self._ask(sorted(self._present), header)
-        self._features = {name: header["n_features"] for name, header in told.items() if is_count(header.get("n_features"))}
+        self._features = {name: header["n_features"] for name, header in told.items() if self._fits(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
-            self._reasons[name] = _refusal(told[name]) or "it did not tell how many features it has"
+            self._reasons[name] = refusal_in(told[name]) or "it did not tell that it has the features of this run"
             if "lost" not in told[name]:
                 self._present.discard(name)
         if told and all("lost" in header for header in told.values()):
@@ -197,6 +203,10 @@ class MailConnection(Connection):
             raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")
         if plan is not None:
             self._note_steps(run, told)
+
+    def _fits(self, n_features: Any) -> bool:
+        """Whether a site can have told this number of features."""
+        return is_count(n_features) and self._planned in (None, n_features)
 
     def _note_steps(self, run: str, told: Mapping[str, Mapping[str, Any]]) -> None:
         """Sites tell where they stand with their answer to the plan, so that they need not be asked."""
@@ -218,9 +228,8 @@ class MailConnection(Connection):
 
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site, as it told when the run began; before that, as was agreed."""
-        if not self._greeted and self._planned_features is not None:
-            planned = self._planned_features
-            return dict.fromkeys(self._invited, planned if isinstance(planned, int) else len(planned))
+        if not self._greeted and self._planned is not None:
+            return dict.fromkeys(self._invited, self._planned)
         if not self._greeted:
             self._greet()
         return self._features
@@ -236,7 +245,7 @@ class MailConnection(Connection):
             return {name: self._reasons[name] for name in self._invited if name not in self._features}
         absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
         told = self._ask(self.sites(), self._plan_header(run, 0))
-        refused = {name: _refusal(header) for name, header in told.items() if _refusal(header)}
+        refused = {name: refusal_in(header) for name, header in told.items() if refusal_in(header)}
         self._note_steps(run, told)
         for name, reason in refused.items():
             self._present.discard(name)
@@ -260,7 +269,7 @@ class MailConnection(Connection):
         last = {name: header.get("last") for name, header in told.items()}
         for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
-            self._reasons[name] = _refusal(told[name])
+            self._reasons[name] = refusal_in(told[name])
         return {name: step if is_count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
@@ -272,7 +281,7 @@ class MailConnection(Connection):
             if "lost" in header:
                 yield Response(name, lost=True, reason=reason_in(header, "lost"))
                 continue
-            error = f"{'refused: ' if 'refused' in header else ''}{_refusal(header)}"
+            error = f"{'refused: ' if 'refused' in header else ''}{refusal_in(header)}"
             yield Response(name, arrays, error=error, own="refused" in header or "failed" in header)
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:  # noqa: ARG002
@@ -294,6 +303,7 @@ class _Letters:
         self._letter = Letter(payload, mail._identity)
         self._key = key
         self._unsent = sorted(after, reverse=True)
+        self._read = 0  # messages that came meanwhile
         self._deadlines: dict[str, float] = {}
         self._damage: dict[str, str] = {}  # what was wrong with a site's messages; it is asked again once
         self._arrived: dict[str, tuple[dict[str, Any], Arrays]] = {}
@@ -315,14 +325,15 @@ class _Letters:
 
     def _receive(self) -> None:
         """Take one message, or give up on sites whose time is over."""
+        if self._read > MANY * len(self.after):  # somebody sends without end: others' time may be over all the same
+            self._give_up()
         if not self._deadlines:
             return
-        post = self._mail._post
-        came = post.receive(min(self._deadlines.values()))
+        came = self._mail._post.receive(min(self._deadlines.values()))
         if came is None:
-            for name in [n for n, deadline in self._deadlines.items() if deadline <= post.now()]:
-                self._lose(name, self._damage.get(name, f"no answer within {self._mail._round_timeout:g} s"))
+            self._give_up()
             return
+        self._read += 1
         name, data = came
         if data is None:
             self._lose(name, "its process or connection ended")
@@ -336,8 +347,8 @@ class _Letters:
             self._mail._tell(name, f"refused: {error}")
             self._ask_again(name, str(error))
             return
-        except WireError as error:
-            self._ask_again(name, f"damaged reply: {error}")
+        except (WireError, MemoryError) as error:
+            self._ask_again(name, f"damaged reply: {shortened(str(error))}")
             return
         if header.get("site") != name:
             return
@@ -355,6 +366,11 @@ class _Letters:
         """Whether a reply is to the request under way, and not a late one to another."""
         asked = tuple(header.get(key) for key in ("run", "epoch", "step"))
         return asked == self._key and header.get("asked", "") == self._letter.name(name, self.after[name])
+
+    def _give_up(self) -> None:
+        """Lose sites whose time is over."""
+        for name in [n for n, deadline in self._deadlines.items() if deadline <= self._mail._post.now()]:
+            self._lose(name, self._damage.get(name, f"no answer within {self._mail._round_timeout:g} s"))
 
     def _ask_again(self, name: str, reason: str) -> None:
         """A damaged message is sent once more; the site repeats its reply without computing it again.
@@ -374,8 +390,3 @@ class _Letters:
         if name in self._deadlines:
             del self._deadlines[name]
             self._arrived[name] = {"lost": reason}, ()
-
-
-def _refusal(header: Mapping[str, Any]) -> str:
-    """Why a site did not do what it was asked; empty if it did."""
-    return next((reason_in(header, how) for how in ("refused", "failed", "error", "lost") if how in header), "")

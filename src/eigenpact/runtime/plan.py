@@ -5,10 +5,15 @@ It is announced before the first round, and whoever holds rows compares it with 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..errors import PolicyError
+
+MAX_NUMBER = (1 << 63) - 1
+"""The largest number in a header or plan: JSON would hold one of thousands of digits."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,10 @@ class Plan:
         """As JSON can hold it."""
         return asdict(self)
 
+    def digest(self) -> str:
+        """Tells plans apart where they are written down."""
+        return hashlib.blake2b(json.dumps(self.to_dict()).encode(), digest_size=16).hexdigest()
+
     @classmethod
     def from_dict(cls, facts: Any) -> Plan:
         """Inverse of :meth:`to_dict`, for what a coordinator sent: everything is checked."""
@@ -66,6 +75,6 @@ def are_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is a whole number >= 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number >= 0 that other machines can hold, too."""
+    return type(value) is int and 0 <= value <= MAX_NUMBER

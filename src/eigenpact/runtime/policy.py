@@ -34,7 +34,8 @@ class Policy:
     min_rows : int
         With fewer rows the site takes no part.
     max_rounds : int
-        Replies of one run, set-up included; counted over restarts of site and coordinator.
+        Replies of one run, set-up included; counted over restarts of site and coordinator.  As many may be sent once more, and
+        as many requests may fail.
     max_runs_per_day : int
         Runs admitted within 24 hours.
     max_runs, max_columns : int

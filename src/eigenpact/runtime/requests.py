@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from ..errors import InputError, SiteError
+from ..errors import InputError, SiteError, WireError
 from .account import Account
 from .engine import Connection
 from .fingerprint import DIGEST
@@ -79,7 +79,7 @@ class Requests:
                     continue
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
-                    function.check_reply(response.arrays, sizes)
+                    _check_reply(response, function, sizes)
                     arrived.setdefault(describe(response.arrays), []).append(response.site)
                 yield response
         finally:
@@ -112,6 +112,8 @@ class Requests:
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
             raise _failure(function, response.site, response.error)
+        if request.kind in SILENT_KINDS and response.arrays:
+            raise _failure(function, response.site, f"it sent {len(response.arrays)} arrays; none are due")
         if request.kind != DIGEST:
             self._after[response.site] = request.step
 
@@ -121,6 +123,13 @@ class Requests:
 
 def _failure(function: LocalFunction, site: str, reason: str) -> SiteError:
     return SiteError(f"{function.short_name} at site {site!r}: {reason}")
+
+
+def _check_reply(response: Response, function: LocalFunction, sizes: dict[str, int]) -> None:
+    try:
+        function.check_reply(response.arrays, sizes)
+    except WireError as error:
+        raise WireError(f"reply of site {response.site!r}: {error}") from error
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:

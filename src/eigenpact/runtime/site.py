@@ -223,7 +223,8 @@ class SiteServer:
         return self._answer_gated(request, function, sizes)
 
     def _answer_gated(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
-        """Run a function; whether it fails or answers, the gate writes it down first."""
+        """Run a function; whether it fails or answers, the gate writes it down first, or it was not done."""
+        kept, inbox = self._kept, self._inbox
         try:
             response = self._answer(request, function, sizes)
         except EigenpactError as error:
@@ -231,7 +232,11 @@ class SiteServer:
                 self._gate.failed(request, str(error))
             raise
         if self._gate is not None:
-            self._gate.sent(request, response)
+            try:
+                self._gate.sent(request, response)
+            except EigenpactError:
+                self._kept, self._inbox = kept, inbox
+                raise
         return response
 
     def _begin(self, run: str, epoch: int) -> None:
@@ -261,7 +266,7 @@ class SiteServer:
         except Exception as error:
             told = "" if self._gate is not None else f": {error}"  # whose text may hold values of rows
             raise SiteError(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}{told}") from error
-        self._kept |= reply.keep
+        self._kept = {**self._kept, **reply.keep}
         self._inbox = {}
         return response
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import FileError
 from ..storage import owner_only, replace_private, sync, writing
+from .lately import Lately
 
 SECRET_BYTES = 32
 MOST_TOLD = 500
 """Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
+
+
+COUNTED = frozenset({"sent", "sent again", "failed"})
+"""Rows that are counted for each run."""
+
+MOST_REFUSALS = 1000
+"""Refusals that are written down within 24 hours: who is refused without end must not fill the site's disk."""
 
 
 class SiteLedger:
@@ -64,6 +73,15 @@ class SiteLedger:
         finally:
             self._file = None
 
+    def refuse(self, run: str, **facts: Any) -> None:
+        """Append a refusal, unless there were too many; the last row that is left for the day says so."""
+        with self.locked():
+            left = MOST_REFUSALS - self._refusals.count()
+            if left > 1:
+                self.write(run=run, what="refused", **facts)
+            elif left == 1:
+                self.write(run="", what="refused", reason=f"{MOST_REFUSALS} refusals within 24 hours: more are not written down")
+
     def write(self, **facts: Any) -> None:
         """Append a row with the time, and wait until it is on disk."""
         row = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts
@@ -73,20 +91,28 @@ class SiteLedger:
             self._file.write(line)
             sync(self._file)
             self._counted += len(line)
+            self._lines += 1
             self._note(row)
 
-    def knows(self, run: str) -> bool:
-        """Whether the run was admitted before."""
-        return run in self._admitted
+    def plans(self, run: str) -> Collection[tuple[str, str]]:
+        """Digests of the plans by which a run was admitted, each with the version of the rows; none if it was not."""
+        return self._plans.get(run, ())
 
     def runs_today(self) -> int:
         """Runs admitted within the last 24 hours."""
-        since = datetime.now(UTC) - timedelta(days=1)
-        return sum(time > since for time in self._admitted.values())
+        return self._admissions.count()
 
     def replies(self, run: str) -> int:
         """Replies sent in a run so far."""
-        return self._replies.get(run, 0)
+        return self._rows["sent", run]
+
+    def repeats(self, run: str) -> int:
+        """Replies of a run that were sent once more."""
+        return self._rows["sent again", run]
+
+    def failures(self, run: str) -> int:
+        """Requests of a run that failed here."""
+        return self._rows["failed", run]
 
     def runs(self, data: str) -> int:
         """Runs admitted for a version of the rows."""
@@ -108,8 +134,9 @@ class SiteLedger:
         self._runs: dict[str, int] = {}
         self._columns: dict[str, int] = {}
         self._epochs: dict[str, set[int]] = {}
-        self._admitted: dict[str, datetime] = {}
-        self._replies: dict[str, int] = {}
+        self._plans: dict[str, set[tuple[str, str]]] = {}
+        self._rows: Counter[tuple[str, str]] = Counter()  # what, run
+        self._admissions, self._refusals = Lately(), Lately()
         self.last_sent = 0  # when the newest plan that was admitted was sent, by the coordinator's clock
         self._counted, self._lines = 0, 0  # bytes and lines
 
@@ -120,23 +147,31 @@ class SiteLedger:
         file.seek(self._counted)
         written = file.read()
         whole = written[: written.rfind(b"\n") + 1]
-        for row in _rows(self.path, whole, self._lines):
-            self._note(row)
+        for number, row in enumerate(_rows(self.path, whole, self._lines), self._lines + 1):
+            try:
+                self._note(row)
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                self._forget()
+                raise _no_row(self.path, number) from error
         self._counted += len(whole)
         self._lines += whole.count(b"\n")
         if whole != written:
             file.truncate(self._counted)
 
     def _note(self, row: Mapping[str, Any]) -> None:
-        run, data = str(row.get("run", "")), str(row.get("data", ""))
-        if row.get("what") == "admitted":
-            self._runs[data] = self._runs.get(data, 0) + (run not in self._admitted)
-            self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
+        what, run, data = (str(row.get(key, "")) for key in ("what", "run", "data"))
+        time = datetime.fromisoformat(row["time"]).astimezone(UTC)
+        self._refusals.note(time, counts=what == "refused")
+        self._admissions.note(time, counts=what == "admitted" and run not in self._plans)
+        if what == "admitted":
+            self._runs[data] = self._runs.get(data, 0) + (run not in self._plans)
+            self._plans.setdefault(run, set()).add((str(row.get("plan", "")), data))
             self.last_sent = max(self.last_sent, int(row.get("sent", 0)))
-        elif row.get("what") == "sent":
-            self._replies[run] = self._replies.get(run, 0) + 1
+        elif what == "sent":
             self._columns[data] = self._columns.get(data, 0) + int(row.get("columns", 0))
             self._epochs.setdefault(run, set()).add(int(row.get("epoch", 0)))
+        if what in COUNTED:
+            self._rows[what, run] += 1
 
 
 def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
@@ -151,12 +186,14 @@ def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
 
 
 def shortened(text: str) -> str:
-    """A text of bounded length, for logs and ledgers.
+    """A text as one line of bounded length, for logs and ledgers: whoever chose it writes no lines of his own there.
 
-    >>> len(shortened("x" * 10_000))
-    500
+    >>> len(shortened("x" * 10_000)), shortened("no\\n2026-11-17 all is well")
+    (500, 'no 2026-11-17 all is well')
     """
-    return text if len(text) <= MOST_TOLD else text[: MOST_TOLD - 3] + "..."
+    begin = "".join(c if c.isprintable() else " " for c in text[: 4 * MOST_TOLD])
+    line = " ".join(begin.split())
+    return line if len(line) <= MOST_TOLD and len(text) <= 4 * MOST_TOLD else line[: MOST_TOLD - 3] + "..."
 
 
 def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]]:
@@ -165,9 +202,13 @@ def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]
     for number, line in enumerate(text.splitlines(), before + 1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
+            raise _no_row(path, number)
         rows.append(row)
     return rows
+
+
+def _no_row(path: str | Path, number: int) -> FileError:
+    return FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")

@@ -22,6 +22,9 @@ MAX_HEADER = 1 << 28
 MAX_AXES, MAX_AXIS = 8, 1 << 48
 """What an array in a message may have: numbers beyond are neither multiplied nor written into an error."""
 
+BYTES_A_PART = 64
+"""A limited header may have one bracket or comma for so many bytes: Python's objects for one take up to 140."""
+
 
 def pack(header: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]] = ()) -> bytearray:
     """Bytes of a header (anything JSON can hold) and arrays.
@@ -45,6 +48,18 @@ def pack(header: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]] = ()) ->
     return out
 
 
+def check_size(data: bytes | bytearray | memoryview, most: int) -> None:
+    """Refuse a stranger's message before it is read if its header has more than ``most`` bytes, or more parts than fit them."""
+    view = memoryview(data)
+    length = int.from_bytes(view[:8], "little")
+    if length > most:
+        raise WireError(f"message header of {length} bytes: at most {most} are allowed here")
+    text = bytes(view[8 : 8 + length])
+    parts = sum(text.count(sign) for sign in (b"[", b"{", b","))
+    if parts > most // BYTES_A_PART:
+        raise WireError(f"message header with {parts} brackets and commas: at most {most // BYTES_A_PART} are allowed here")
+
+
 def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays]:
     """Inverse of :func:`pack`; arrays are read-only views of the data."""
     view = memoryview(data)
@@ -53,7 +68,7 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays
     length = int.from_bytes(view[:8], "little")
     if length > min(MAX_HEADER, len(view) - 8):
         raise WireError(f"message header of {length} bytes does not fit a message of {len(view)} bytes")
-    header, described = _read_header(bytes(view[8 : 8 + length]))
+    header, described = _read_header(view[8 : 8 + length])
     arrays = []
     at = 8 + length
     for dtype_name, shape in described:
@@ -67,6 +82,8 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays
                 array = array.copy()
         except (ValueError, OverflowError) as error:  # without entries, but with axes that numpy cannot hold
             raise WireError(f"message array cannot have shape {shape}: {error}") from error
+        if dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+            raise WireError("message array of truths holds a byte that is neither 0 nor 1")
         array.flags.writeable = False
         arrays.append(array)
         at += _padded(nbytes)
@@ -75,10 +92,10 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[dict[str, Any], Arrays
     return header, tuple(arrays)
 
 
-def _read_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, tuple[int, ...]]]]:
+def _read_header(text: memoryview) -> tuple[dict[str, Any], list[tuple[str, tuple[int, ...]]]]:
     """The sender's header, and dtype and shape of each array."""
     try:
-        header, arrays = json.loads(text)
+        header, arrays = json.loads(str(text, "ascii"))  # as ``pack`` writes it; one other letter could make all of it wide
         described = [(dtype, tuple(shape)) for dtype, shape in arrays]
     except (ValueError, TypeError, RecursionError) as error:
         raise WireError(f"message header cannot be read: {error}") from error

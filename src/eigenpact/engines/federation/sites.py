@@ -9,13 +9,17 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.fingerprint import digest_of
+from ...runtime.lately import Lately
+from ...runtime.site_ledger import MOST_REFUSALS
 from ...storage import write_private_json, writing
 from .kits import PartyKit, read_kit
 
@@ -100,13 +104,24 @@ class SiteFacts:
                 server.recall(remembered)
         except EigenpactError as error:
             log.error("cannot take part: %s", error)
-            unable = Unable(self.name, error)
+            unable = Unable(self.name, error, self.features if isinstance(self.features, int) else len(self.features))
             return SiteEndpoint(unable, identity=identity), unable
-        return SiteEndpoint(server, policy.max_message_bytes, _tell_refusal, identity), server
+        return SiteEndpoint(server, policy.max_message_bytes, refusals_to_log(), identity), server
 
 
-def _tell_refusal(reason: str) -> None:
-    log.warning("refused: %s", reason)
+def refusals_to_log() -> Callable[[str], None]:
+    """What writes refusals to the site's log: as many a day as its ledger has, then one line that says so."""
+    written = Lately()
+
+    def tell(reason: str) -> None:
+        already = written.count()
+        if already < MOST_REFUSALS:
+            written.note(datetime.now(UTC), counts=True)
+            log.warning("refused: %s", reason)
+        if already == MOST_REFUSALS - 1:
+            log.warning("%d refusals within 24 hours: more are not logged", MOST_REFUSALS)
+
+    return tell
 
 
 class Unable(SiteServer):
@@ -115,8 +130,8 @@ class Unable(SiteServer):
     What a rule says is told to the coordinator; other reasons may name the site's files or quote them, and stay in its log.
     """
 
-    def __init__(self, name: str, error: EigenpactError) -> None:
-        self.name = name
+    def __init__(self, name: str, error: EigenpactError, n_features: int) -> None:
+        self.name, self.n_features = name, n_features
         told = "this site's table or policy cannot be used; its own log says why"
         self._error = error if isinstance(error, PolicyError) else SiteError(told)
 
