@@ -1,10 +1,11 @@
 """Fuzz both ends of a message: ``python -m tests.fuzz.messages --messages 100000 --seed 0 --jobs 2``.
 
-Half of the messages go to a site behind the gate of the shipped policy: the letters of honest runs, each after changed ones of
+Half of the messages go to a site behind the gate of the shipped policy: the letters of honest runs, each before changed ones of
 its kind, so that they come in every state.  The other half are replies of one of three sites, changed while a model is fitted.
-Neither end may raise anything but an ``EigenpactError`` that names the site (a site's end: nothing at all), hold more memory than three times the
-message and a constant, or take longer than its length allows.  A batch that finds something is printed with what repeats it.
-Replies keep their values: a site that lies in numbers is another matter.  Exit status 1 means that something was found.
+A site's end may raise nothing, a fit only an ``EigenpactError`` that names the site.  Neither end may hold more memory than three
+times the message and a constant, or take longer than its length allows.  A batch that finds something is printed with what
+repeats it.  Replies keep their values: a site that lies in numbers is another matter.  Exit status 1 means that something was
+found.
 """
 
 from __future__ import annotations
