@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,12 @@ import numpy as np
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array
 from .setup import Setup
+
+NO_ANSWER = 0.9
+"""An answer whose estimated sine is at least this is none."""
+
+MORE_THAN_ALL = 1e-6
+"""How much more than all of the variance an answer may seem to have, by rounding."""
 
 State = Mapping[str, Array]
 """What a solver saved with a ``Progress`` to go on from."""
@@ -61,6 +67,19 @@ class Algorithm(Protocol):
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) or the saved ``state`` if given."""
         ...
+
+
+def believed(setup: Setup, solution: Solution) -> Solution:
+    """The answer, but converged only if it can be one: with no more variance than there is, and an angle that says something."""
+    share, rounding = setup.share(solution.eigenvalues), MORE_THAN_ALL + setup.tightest
+    wrong = ""
+    if not np.isfinite(share) or share > 1 + rounding:
+        wrong = f"the components have {share:.6g} of the variance, more than all: some site's replies cannot be true"
+    elif solution.angle is not None and not solution.angle < NO_ANSWER:
+        wrong = f"the estimated sine of the angle is {solution.angle:.1g}: these may be any directions"
+    if not wrong or not solution.converged:
+        return solution
+    return replace(solution, converged=False, reason=f"{wrong}; {solution.reason}")
 
 
 def cut_in_words(cut: Cut, k: int) -> str:

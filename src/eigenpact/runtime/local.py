@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import WireError
-from .meanings import MEANINGS, wrong_form
+from .meanings import MEANINGS, wrong_form, wrong_reply
 from .shapes import Shape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
@@ -47,10 +47,14 @@ BOUNDS = {
     "traces": "|sum of entries| <= 8 tr C (products of C, and of multiples of lambda_1 up to 5, with orthonormal blocks)",
     "unit": "entries of orthonormal vectors, at most 1",
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
+    "squares": "sums of squares, not negative, at most n times the trace about the origin",
     "count": "a number of rows",
     "none": "no bound known before the run",
 }
 """Names of magnitude bounds, for secure sums and for readers."""
+
+Doubt = Callable[..., str]
+"""From what a site told before, the arguments and its reply to what cannot be true of the reply; empty if all can."""
 
 _registry: dict[str, LocalFunction] = {}
 
@@ -84,6 +88,7 @@ class LocalFunction:
     bounds: Mapping[str, str]
     means: Mapping[str, str]
     setup: bool
+    doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
         return self.body(site, *args)
@@ -122,6 +127,14 @@ class LocalFunction:
     def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:
         """Check what leaves the site against ``sends``."""
         self._check("reply", self.sends, arrays, dict(sizes))
+
+    def check_forms(self, arrays: Arrays, summed: bool = False) -> str:
+        """Why an array of a reply cannot be what it is declared to be; empty if all can.  Sums may have another dtype."""
+        for label, a in zip(self.sends, arrays, strict=True):
+            wrong = wrong_reply("none" if summed else self.bounds[label], a)
+            if wrong:
+                return f"{label!r}: {wrong}"
+        return ""
 
     def _check(self, what: str, declared: Mapping[str, Shape], arrays: Arrays, sizes: dict[str, int]) -> None:
         if len(arrays) != len(declared):
@@ -165,6 +178,7 @@ def local(
     keeps: Iterable[str] = (),
     bound: str | Mapping[str, str] = "none",
     means: Mapping[str, str] | None = None,
+    doubt: Doubt | None = None,
     setup: bool = False,
     name: str | None = None,
     version: int = 1,
@@ -174,7 +188,7 @@ def local(
     Parameters
     ----------
     takes, sends : name -> shape
-        Arguments after ``site``, in order, and what leaves the site: one array for one name, a tuple for several.
+        Arguments after ``site``, in order, and what leaves the site: an array for one name, a tuple for several.
     reads : names
         What the function reads of ``site.kept``, also of what it keeps itself; to ask for any other name is an error.
     keeps : names
@@ -183,11 +197,12 @@ def local(
         Magnitude of the summed arrays; one of ``BOUNDS``.
     means : name -> meaning
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
+    doubt : function, optional
+        From what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply.
     setup : bool
         Rounds of this function are counted as set-up.
     name : str, optional
-        What it is called on the wire, as "package:function"; by default its module and function, which changes when the file
-        moves.  Functions of eigenpact need none.
+        What it is called on the wire, as "package:function"; by default module and function.  Those of eigenpact need none.
     version : int
         To be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
     """
@@ -209,6 +224,7 @@ def local(
             bounds=_bounds(bound, sent, body),
             means=_meanings(means or {}, takes or {}, body),
             setup=setup,
+            doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__
         return _registered(function)
