@@ -91,9 +91,12 @@ class Lied:
 
     def __init__(self, liar: Callable[[Arrays], Arrays], min_sites: int = 1) -> None:
         self.liar, self.min_sites = liar, min_sites
+        self.ends: dict[str, SiteEndpoint] = {}
 
     def execute(self, held: Any, job: Any, graph: Any = None, summation: Any = None) -> Outcome:  # noqa: ARG002
-        self.ends = {name: SiteEndpoint(SiteServer(name, X)) for name, X in held.items()}
+        """The sites stay from one run to the next, as sites elsewhere do."""
+        for name, X in held.items():
+            self.ends.setdefault(name, SiteEndpoint(SiteServer(name, X, summation=summation)))
         self.replies: list[tuple[str, bytes]] = []
         outcome: Outcome = job(MailConnection(self, self.ends, round_timeout=5.0))
         return outcome
@@ -119,10 +122,14 @@ def problem(seed: int = 0) -> dict[str, Any]:
     return {name: rng.normal(size=(60, FEATURES)) @ mix.T + 1 for name in "ABCDE"}
 
 
-def sine_to(basis: Any, *tables: Any) -> float:
+def sine_to(basis: Any, tables: Any, center: Any = "pooled", scale: Any = None) -> float:
     """Sine of the largest angle between components (k x d) and those of the pooled tables."""
     X = np.vstack(tables)
-    V = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][: len(basis)].T
+    about_own = np.vstack([table - table.mean(axis=0) for table in tables])
+    rows = {"pooled": X - X.mean(axis=0), "site": about_own, False: X}[center]
+    if scale is not None:
+        rows = rows / np.sqrt(np.mean((about_own if center == "site" else X - X.mean(axis=0)) ** 2, axis=0))
+    V = np.linalg.svd(rows, full_matrices=False)[2][: len(basis)].T
     return float(np.linalg.norm(basis.T - V @ (V.T @ basis.T), 2))
 
 
@@ -155,14 +162,15 @@ def against(solver: Any, liar: Liar, seed: int = 0, **options: Any) -> Ending:
     if not liar.lied:
         return Ending("not told", "")
     honest = [X for name, X in sites.items() if name in pca.sites_]
+    right = sine_to(pca.components_, honest, **options) <= RIGHT and pca.n_samples_seen_ == sum(map(len, honest))
     if not pca.converged_:
         return Ending("not converged", pca.stop_reason_)
     if LIAR in pca.sites_:
-        right = sine_to(pca.components_, *honest) <= RIGHT and pca.n_samples_seen_ == 300
         return Ending("harmless" if right else "fooled", pca.stop_reason_)
     named = [str(w.message) for w in told if issubclass(w.category, ep.errors.SiteLeftOutWarning)]
-    right = sine_to(pca.components_, *honest) <= RIGHT and len(honest) == 4 and len(named) == 1
-    return Ending("left out" if right else "fooled", named[0] if named else "nobody was warned")
+    return Ending(
+        "left out" if right and len(honest) == 4 and len(named) == 1 else "fooled", named[0] if named else "nobody was warned"
+    )
 
 
 def table(first: int = 1) -> Iterator[tuple[str, str, Ending]]:

@@ -69,13 +69,14 @@ class Algorithm(Protocol):
         ...
 
 
-def believed(setup: Setup, solution: Solution) -> Solution:
-    """The answer, but converged only if it can be one: with no more variance than there is, and an angle that says something."""
+def believed(setup: Setup, solution: Solution, promised: float) -> Solution:
+    """The answer, but converged only if it can be one: with no more variance than there is, and with an angle that says
+    something, unless the solver ``promised`` none (an infinite sine)."""
     share, rounding = setup.share(solution.eigenvalues), MORE_THAN_ALL + setup.tightest
     wrong = ""
     if not np.isfinite(share) or share > 1 + rounding:
         wrong = f"the components have {share:.6g} of the variance, more than all: some site's replies cannot be true"
-    elif solution.angle is not None and not solution.angle < NO_ANSWER:
+    elif np.isfinite(promised) and solution.angle is not None and not solution.angle < NO_ANSWER:
         wrong = f"the estimated sine of the angle is {solution.angle:.1g}: these may be any directions"
     if not wrong or not solution.converged:
         return solution

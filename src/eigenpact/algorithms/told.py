@@ -62,7 +62,7 @@ def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: 
         return ""
     n, apart = facts["n"], np.abs(facts["mean"] - mean)
     blur = _mean_error(facts["mean"], mean) + MEAN_ERROR * np.sqrt(within / n)
-    with np.errstate(over="ignore"):  # where another's sums are huge, so is the distance
+    with np.errstate(over="ignore", invalid="ignore"):  # where another's sums are huge, so is the distance
         known, allowed = n * apart**2, n * (2 * apart * blur + blur**2) + n * TINY
         if np.ndim(between) == 0:
             known, allowed = known.sum(), allowed.sum()

@@ -153,7 +153,7 @@ class FederatedPCA(PooledEstimator):
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
-            return setup, believed(setup, await algorithm.fit(setup, start, state))
+            return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
 
