@@ -11,9 +11,9 @@ from eigenpact.algorithms.setup import Setup
 from eigenpact.algorithms.solution import Solution, believed
 
 
-def setup() -> Setup:
+def setup(tol: float | None = None) -> Setup:
     numbers: dict[str, Any] = {"n_sites": 2, "n_samples": 50, "n_features": 3, "n_components": 2, "max_rounds": 10, "seed": 0}
-    facts: dict[str, Any] = {"single": False, "center": "pooled", "tol": None, "between_share": 0.0, "offset": 0.0, "grain": 0.0}
+    facts: dict[str, Any] = {"single": False, "center": "pooled", "tol": tol, "between_share": 0.0, "offset": 0.0, "grain": 0.0}
     return Setup(mean=np.zeros(3), scale=np.ones(3), trace=10.0, **numbers, **facts)
 
 
@@ -37,6 +37,13 @@ def test_no_answer_with_too_much_variance_or_without_an_angle_is_converged(value
     assert judged.converged is (why == "")
     assert why in judged.reason
     assert judged.reason.endswith("it stopped")
+
+
+def test_where_a_residual_was_asked_for_such_an_angle_is_unknown() -> None:
+    judged = believed(setup(tol=1e-3), answer([6.0, 3.0], 0.95), 1e-8)
+    assert judged.converged
+    assert judged.angle is None
+    assert believed(setup(tol=1e-3), answer([6.0, 3.0], 0.5), 1e-8).angle == 0.5
 
 
 def test_an_estimate_promises_no_angle() -> None:

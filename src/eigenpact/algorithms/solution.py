@@ -70,17 +70,20 @@ class Algorithm(Protocol):
 
 
 def believed(setup: Setup, solution: Solution, promised: float) -> Solution:
-    """The answer, but converged only if it can be one: with no more variance than there is, and with an angle that says
-    something, unless the solver ``promised`` none (an infinite sine)."""
-    share, rounding = setup.share(solution.eigenvalues), MORE_THAN_ALL + setup.tightest
-    wrong = ""
-    if not np.isfinite(share) or share > 1 + rounding:
+    """The answer, but converged only if it can be one: with no more variance than there is, and an angle that says something.
+
+    Where a residual was asked for, such an angle is unknown instead; and a solver may have ``promised`` none, an infinite sine.
+    """
+    share = setup.share(solution.eigenvalues)
+    if not share <= 1 + MORE_THAN_ALL + setup.tightest:
         wrong = f"the components have {share:.6g} of the variance, more than all: some site's replies cannot be true"
-    elif np.isfinite(promised) and solution.angle is not None and not solution.angle < NO_ANSWER:
-        wrong = f"the estimated sine of the angle is {solution.angle:.1g}: these may be any directions"
-    if not wrong or not solution.converged:
+    elif solution.angle is None or solution.angle < NO_ANSWER or not np.isfinite(promised):
         return solution
-    return replace(solution, converged=False, reason=f"{wrong}; {solution.reason}")
+    elif setup.tol is not None:
+        return replace(solution, angle=None)
+    else:
+        wrong = f"the estimated sine of the angle is {solution.angle:.1g}: these may be any directions"
+    return replace(solution, converged=False, reason=f"{wrong}; {solution.reason}") if solution.converged else solution
 
 
 def cut_in_words(cut: Cut, k: int) -> str:
