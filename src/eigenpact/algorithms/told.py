@@ -137,8 +137,9 @@ def doubt_own_directions(told: Told, k: Any, _seed: Any, V: Array, n: Any) -> st
 
 
 def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled: float) -> None:
-    """Note trace and slack; forget what was only needed for them."""
+    """Note trace and slack; forget what was only needed for them, and products about an earlier centre."""
     facts = told.facts
+    facts.pop("probe", None)
     within, n, d = facts.pop("within"), facts["n"], len(scale)
     squares = within + between
     trace = float(squares if np.ndim(squares) == 0 else np.sum(squares / scale**2))
