@@ -81,3 +81,7 @@ class NotConvergedWarning(UserWarning):
 class NotIdentifiableWarning(UserWarning):
     """The answer is one of many: components of equal variance at the cut, or global and local components with a common
     direction."""
+
+
+class SiteLeftOutWarning(UserWarning):
+    """A site's replies could not be true, and the answer was found without it; the message names the site and says why."""

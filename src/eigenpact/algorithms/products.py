@@ -6,9 +6,10 @@ from ..numerics.linalg import Array
 from ..runtime import Site, Sum, local
 from .method import Part
 from .setup import CENTRE, rows_of
+from .told import doubt_product
 
 
-@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace", means={"Z": "orthonormal"})
+@local(takes={"Z": "d k"}, sends={"G": "d k"}, reads=CENTRE, bound="trace", means={"Z": "orthonormal"}, doubt=doubt_product)
 def scatter_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z): summed over sites it is C Z."""
     return rows_of(site).scatter_action(Z)

@@ -37,6 +37,7 @@ from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
+from .told import doubt_counts, doubt_spread, note_centre, note_own_centre
 
 LARGEST_TRACE = 1e140
 """Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
@@ -74,6 +75,7 @@ Scale = Literal["pooled"] | None
 @local(
     sends={"sites": "", "singles": "", "n": "", "sums": "d"},
     bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
+    doubt=doubt_counts,
     setup=True,
 )
 def count_and_sum(site: Site) -> Any:
@@ -87,7 +89,9 @@ def count_and_sum(site: Site) -> Any:
     takes={"mean": "d"},
     sends={"within": "", "between": "", "grain": ""},
     keeps=OWN,
+    bound="squares",
     means={"mean": "centre"},
+    doubt=doubt_spread,
     setup=True,
     version=2,
 )
@@ -101,7 +105,9 @@ def spread(site: Site, mean: Array) -> Reply:
     takes={"mean": "d"},
     sends={"within": "d", "between": "d", "grain": ""},
     keeps=OWN,
+    bound="squares",
     means={"mean": "centre"},
+    doubt=doubt_spread,
     setup=True,
     version=2,
 )
@@ -116,6 +122,7 @@ def spread_by_feature(site: Site, mean: Array) -> Reply:
     reads=OWN,
     keeps=AGREED,
     means={"mean": "centre", "scale": "scale", "trace": "trace"},
+    doubt=note_centre,
     setup=True,
     once=True,
     version=2,
@@ -132,6 +139,7 @@ def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
     reads=OWN,
     keeps=AGREED,
     means={"scale": "scale", "trace": "trace"},
+    doubt=note_own_centre,
     setup=True,
     once=True,
     version=2,

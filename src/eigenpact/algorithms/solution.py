@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,12 @@ import numpy as np
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array
 from .setup import Setup
+
+NO_ANSWER = 0.9
+"""An answer whose estimated sine is at least this is none."""
+
+MORE_THAN_ALL = 1e-6
+"""How much more than all of the variance an answer may seem to have, by rounding."""
 
 State = Mapping[str, Array]
 """What a solver saved with a ``Progress`` to go on from."""
@@ -61,6 +67,23 @@ class Algorithm(Protocol):
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
         """Solve the problem the sites agreed on, from the basis ``start`` (d x k) or the saved ``state`` if given."""
         ...
+
+
+def believed(setup: Setup, solution: Solution, promised: float) -> Solution:
+    """The answer, but converged only if it can be one: with no more variance than there is, and an angle that says something.
+
+    Where a residual was asked for, such an angle is unknown instead; and a solver may have ``promised`` none, an infinite sine.
+    """
+    share = setup.share(solution.eigenvalues)
+    if not share <= 1 + MORE_THAN_ALL + setup.tightest:
+        wrong = f"the components have {share:.6g} of the variance, more than all: some site's replies cannot be true"
+    elif solution.angle is None or solution.angle < NO_ANSWER or not np.isfinite(promised):
+        return solution
+    elif setup.tol is not None:
+        return replace(solution, angle=None)
+    else:
+        wrong = f"the estimated sine of the angle is {solution.angle:.1g}: these may be any directions"
+    return replace(solution, converged=False, reason=f"{wrong}; {solution.reason}") if solution.converged else solution
 
 
 def cut_in_words(cut: Cut, k: int) -> str:

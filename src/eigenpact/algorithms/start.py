@@ -22,6 +22,7 @@ from ..numerics.linalg import Array, orthonormalize, random_orthonormal
 from ..runtime import Gather, Progress, Site, local
 from .method import Part
 from .setup import CENTRE, Setup, rows_of
+from .told import doubt_directions
 
 Start = Literal["random", "one-shot"]
 
@@ -30,7 +31,14 @@ STIR = 1e-3
 long."""
 
 
-@local(takes={"k": ""}, sends={"V": "d <=k"}, reads=CENTRE, bound="none", means={"k": "count"})
+@local(
+    takes={"k": ""},
+    sends={"V": "d <=k"},
+    reads=CENTRE,
+    bound="none",
+    means={"k": "count"},
+    doubt=doubt_directions,
+)
 def leading_directions(site: Site, k: Any) -> Array:
     """The site's own leading eigenvectors times the square roots of their eigenvalues, at most min(n_i, k) of them."""
     values, vectors = rows_of(site).top(int(k))

@@ -194,7 +194,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             )
             found = driver.run(self._program(algorithm, seed))
         rounds = {"n_rounds": driver.rounds, "n_setup_rounds": driver.setup_rounds}
-        result = self._result(found, sites=driver.roster, solver=algorithm.name, **rounds)
+        result = self._result(found, sites=driver.roster, solver=algorithm.name, left_out=driver.doubted, **rounds)
         return result.to_outcome(driver, (*self._kept, *declaration_of(algorithm).results))
 
     def _seed(self) -> int | None:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
-from ..algorithms.solution import Algorithm, Solution, cut_in_words
+from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
@@ -153,7 +153,7 @@ class FederatedPCA(PooledEstimator):
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
-            return setup, await algorithm.fit(setup, start, state)
+            return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
 

@@ -8,7 +8,7 @@ from typing import Any, Self, get_origin, get_type_hints
 
 import numpy as np
 
-from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError
+from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError, SiteLeftOutWarning
 from ..runtime import Driver, Outcome
 
 PRIVATE = {"private": True}
@@ -22,7 +22,7 @@ UNSEEN = {"unseen": True}
 class Result:
     """Attributes of a fitted estimator, each an array or what JSON can hold; subclasses add theirs.
 
-    ``doubts`` are reasons why the answer is one of many.
+    ``doubts`` are reasons why the answer is one of many; ``left_out`` are sites whose replies could not be true, and why.
     """
 
     n_features_in: int
@@ -33,6 +33,7 @@ class Result:
     stop_reason: str
     solver: str
     doubts: tuple[str, ...] = field(default=(), metadata=UNSEEN)
+    left_out: dict[str, str] = field(default_factory=dict, metadata=UNSEEN)
 
     def attributes(self) -> dict[str, Any]:
         """By the names that a fitted estimator has for them.
@@ -49,6 +50,8 @@ class Result:
         if not self.converged:
             yield NotConvergedWarning, f"not converged: {self.stop_reason}"
         yield from ((NotIdentifiableWarning, doubt) for doubt in self.doubts)
+        for site, why in self.left_out.items():
+            yield SiteLeftOutWarning, f"site {site!r} was left out: {why}; the answer is that of {', '.join(self.sites)} alone"
 
     def to_outcome(self, driver: Driver, kept: tuple[str, ...] = ()) -> Outcome:
         """As engines carry it, with the driver's account and the names of what sites keep.

@@ -65,6 +65,7 @@ class Driver:
             raise ProgramError("graph programs have no coordinator to keep a journal; pass journal=None")
         self._steps = Steps(connection, journal=journal, own=own, coordinated=graph is None, min_sites=min_sites, plan=plan)
         self._summation = summation or PlainSum()
+        self._encoded = not isinstance(self._summation, PlainSum)
         self._callback = callback
         self._graph, self._plan = graph, plan
         self._perform: dict[type[Collective], Callable[[Any], Any]] = {
@@ -86,6 +87,11 @@ class Driver:
     def roster(self) -> tuple[str, ...]:
         """The sites whose data the result describes, sorted."""
         return self._steps.roster
+
+    @property
+    def doubted(self) -> dict[str, str]:
+        """Sites that were left out because their replies could not be true, and why."""
+        return self._steps.doubted
 
     @property
     def ledger(self) -> Ledger:
@@ -150,8 +156,11 @@ class Driver:
         """Fold the replies one by one; no more of them are held than the engine holds."""
 
         def fold(request: Request) -> Arrays:
-            replies = self._steps.replies(request, call.function, self.roster)
-            return self._summation.combine(call.function, request.step, _of_one_shape(call.function, replies))
+            replies = self._steps.replies(request, call.function, self.roster, encoded=self._encoded)
+            total = self._summation.combine(call.function, request.step, _of_one_shape(call.function, replies))
+            if self._encoded:
+                self._steps.check_sum(call.function, request.args, total)
+            return total
 
         return _unwrap(self._steps.do(call, self.roster, fold))
 
@@ -186,6 +195,8 @@ class Driver:
 
     def _local(self, call: Local) -> None:
         self._steps.do(call, self.roster)
+        if self._encoded:
+            self._steps.check_sum(call.function, as_arrays(call.args), ())
 
     # -- collectives on a graph -----------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import WireError
-from .meanings import MEANINGS, wrong_form
+from .meanings import MEANINGS, wrong_form, wrong_reply
 from .shapes import Shape
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
@@ -47,10 +47,14 @@ BOUNDS = {
     "traces": "|sum of entries| <= 8 tr C (products of C, and of multiples of lambda_1 up to 5, with orthonormal blocks)",
     "unit": "entries of orthonormal vectors, at most 1",
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
+    "squares": "sums of squares, not negative, at most n times the trace about the origin",
     "count": "a number of rows",
     "none": "no bound known before the run",
 }
 """Names of magnitude bounds, for secure sums and for readers."""
+
+Doubt = Callable[..., str]
+"""From what a site told before, the arguments and its reply to what cannot be true of the reply; empty if all can."""
 
 _registry: dict[str, LocalFunction] = {}
 
@@ -85,6 +89,7 @@ class LocalFunction:
     means: Mapping[str, str]
     setup: bool
     once: bool = False
+    doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
         return self.body(site, *args)
@@ -123,6 +128,14 @@ class LocalFunction:
     def check_reply(self, arrays: Arrays, sizes: dict[str, int]) -> None:
         """Check what leaves the site against ``sends``."""
         self._check("reply", self.sends, arrays, dict(sizes))
+
+    def check_forms(self, arrays: Arrays, summed: bool = False) -> str:
+        """Why an array of a reply cannot be what it is declared to be; empty if all can.  Sums may have another dtype."""
+        for label, a in zip(self.sends, arrays, strict=True):
+            wrong = wrong_reply("none" if summed else self.bounds[label], a)
+            if wrong:
+                return f"{label!r}: {wrong}"
+        return ""
 
     def _check(self, what: str, declared: Mapping[str, Shape], arrays: Arrays, sizes: dict[str, int]) -> None:
         if len(arrays) != len(declared):
@@ -166,6 +179,7 @@ def local(
     keeps: Iterable[str] = (),
     bound: str | Mapping[str, str] = "none",
     means: Mapping[str, str] | None = None,
+    doubt: Doubt | None = None,
     setup: bool = False,
     once: bool = False,
     name: str | None = None,
@@ -176,7 +190,7 @@ def local(
     Parameters
     ----------
     takes, sends : name -> shape
-        Arguments after ``site``, in order, and what leaves the site: one array for one name, a tuple for several.
+        Arguments after ``site``, in order, and what leaves the site: an array for one name, a tuple for several.
     reads : names
         What the function reads of ``site.kept``, also of what it keeps itself; to ask for any other name is an error.
     keeps : names
@@ -185,6 +199,8 @@ def local(
         Magnitude of the summed arrays; one of ``BOUNDS``.
     means : name -> meaning
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
+    doubt : function, optional
+        From what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply.
     setup : bool
         Rounds of this function are counted as set-up.
     once : bool
@@ -196,11 +212,7 @@ def local(
     """
 
     def mark(body: Callable[..., Any]) -> LocalFunction:
-        if "<" in body.__qualname__ or "." in body.__qualname__:
-            raise WireError(f"@local function {body.__qualname__!r} must stand at module level, so that sites find it by name")
-        arguments = tuple(inspect.signature(body).parameters)[1:]
-        if arguments != tuple(takes or ()):
-            raise WireError(f"@local function {body.__qualname__!r} has arguments {arguments}, declared are {tuple(takes or ())}")
+        _check_signature(body, tuple(takes or ()))
         sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
         function = LocalFunction(
             name=f"{_declared_name(name, body)}/{int(version)}",
@@ -213,11 +225,20 @@ def local(
             means=_meanings(means or {}, takes or {}, body),
             setup=setup,
             once=once,
+            doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__
         return _registered(function)
 
     return mark
+
+
+def _check_signature(body: Callable[..., Any], taken: tuple[str, ...]) -> None:
+    if "<" in body.__qualname__ or "." in body.__qualname__:
+        raise WireError(f"@local function {body.__qualname__!r} must stand at module level, so that sites find it by name")
+    arguments = tuple(inspect.signature(body).parameters)[1:]
+    if arguments != taken:
+        raise WireError(f"@local function {body.__qualname__!r} has arguments {arguments}, declared are {taken}")
 
 
 def _bounds(bound: str | Mapping[str, str], sent: Collection[str], body: Callable[..., Any]) -> dict[str, str]:

@@ -4,6 +4,9 @@ A shape says how many numbers a coordinator may send, a meaning says which.  A g
 mean what it is declared to: not a number, infinite, beyond any magnitude that honest data lead to, a block whose columns are not
 orthonormal, a scale that is not positive.  Whether a number is *right* no site can tell alone; so functions are written such that
 a wrong one tells the coordinator no more of single rows than a right one (``numerics/site_rows.py``).
+
+A coordinator looks at replies in the same way: whole numbers where something was counted, doubles everywhere else, finite, and
+not negative where squares were added up.
 """
 
 from __future__ import annotations
@@ -80,3 +83,39 @@ def wrong_form(meaning: str, array: np.ndarray[Any, Any]) -> str:
     ('', 'it holds numbers that are not positive')
     """
     return MEANINGS[meaning][1](array)
+
+
+def _counted(a: np.ndarray[Any, Any]) -> str:
+    return _not_negative(a) if a.dtype.kind in "iu" else f"it holds {a.dtype}, not whole numbers"
+
+
+def _double(a: np.ndarray[Any, Any]) -> str:
+    return _ordinary(a) if a.dtype == np.float64 else f"it holds {a.dtype}, not float64"
+
+
+def _ordinary(a: np.ndarray[Any, Any]) -> str:
+    finite = a.dtype.kind != "f" or bool(np.isfinite(a).all())
+    return (
+        ""
+        if finite
+        else "it holds numbers that are not finite: where its values or their squares overflow; give the data in other units"
+    )
+
+
+def _squares(a: np.ndarray[Any, Any]) -> str:
+    if a.dtype != np.float64:
+        return f"it holds {a.dtype}, not float64"
+    return "" if np.all(a >= 0) else "it holds what is no sum of squares"  # infinite where they overflow: see who is to blame
+
+
+REPLIES: Mapping[str, Check] = {"count": _counted, "squares": _squares, "none": _ordinary}
+"""How replies are looked at, by the bound that is declared of them; by default as doubles."""
+
+
+def wrong_reply(bound: str, array: np.ndarray[Any, Any]) -> str:
+    """Why an array that came from a site cannot be what it is declared to be; empty if it can.
+
+    >>> wrong_reply("trace", np.array([1, 2])), wrong_reply("count", np.array([1, 2]))
+    ('it holds int64, not float64', '')
+    """
+    return REPLIES.get(bound, _double)(array)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..errors import InputError, SiteError, WireError
 from .account import Account
+from .doubts import Doubts
 from .engine import Connection
 from .fingerprint import DIGEST
 from .ledger import COORDINATOR, Description, Names, describe
@@ -14,6 +15,9 @@ from .site import Request, Response
 
 SILENT_KINDS = frozenset({"local", "consider"})
 """Nothing comes back from these."""
+
+SUM = "the sum of all"
+"""Under this name stands what sites told together."""
 
 Perform = Callable[[Request], Arrays]
 
@@ -38,6 +42,10 @@ class Requests:
     account : Account
     n_features : int
         Of all sites alike.
+    doubted : dict
+        Sites whose replies could not be true, and why; they do not come back in this run.
+    doubts : Doubts
+        What sites told in this epoch.
     """
 
     def __init__(self, connection: Connection, run: str, own: str | None) -> None:
@@ -45,6 +53,8 @@ class Requests:
         self.account = Account()
         self.roster = tuple(sorted(connection.sites()))
         self.n_features = _agreed_features(connection, self.roster)
+        self.doubted: dict[str, str] = {}
+        self.doubts = Doubts()
         self._run, self._own = run, own
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
         self._resending = False
@@ -59,11 +69,17 @@ class Requests:
         return collect
 
     def replies(
-        self, request: Request, function: LocalFunction, targets: Sequence[str], receiver: str = COORDINATOR
+        self,
+        request: Request,
+        function: LocalFunction,
+        targets: Sequence[str],
+        receiver: str = COORDINATOR,
+        encoded: bool = False,
     ) -> Iterator[Response]:
         """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails.
 
         A site that fails for a reason of its own is lost for good; if all do, the function is at fault and the run ends.
+        Of replies that are ``encoded`` for a sum only the shapes can be checked: see :meth:`check_sum`.
         """
         sizes = function.check_args(request.args, self.n_features)
         arrived: dict[Description, list[str]] = {}
@@ -79,8 +95,11 @@ class Requests:
                     continue
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
-                    _check_reply(response, function, sizes)
                     arrived.setdefault(describe(response.arrays), []).append(response.site)
+                wrong = self._wrong(response, request, function, sizes, encoded)
+                if wrong:
+                    lost[response.site] = self.doubted[response.site] = wrong
+                    continue
                 yield response
         finally:
             for description, senders in arrived.items():
@@ -112,10 +131,38 @@ class Requests:
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
             raise _failure(function, response.site, response.error)
-        if request.kind in SILENT_KINDS and response.arrays:
-            raise _failure(function, response.site, f"it sent {len(response.arrays)} arrays; none are due")
         if request.kind != DIGEST:
             self._after[response.site] = request.step
+
+    def check_sum(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> None:
+        """Look at a sum whose single terms nobody sees; who is to blame cannot be told."""
+        wrong = self.doubts.about(function, SUM, args, arrays, len(self.roster))
+        if wrong:
+            raise SiteError(
+                f"the sum of {function.short_name} over {', '.join(self.roster)}: {wrong}; one of these sites gives replies that "
+                "cannot be true: fit without some of them to find it"
+            )
+
+    def _wrong(self, response: Response, request: Request, function: LocalFunction, sizes: dict[str, int], encoded: bool) -> str:
+        """What cannot be true of a reply; at a site of this very process, where nobody lies, that is an error."""
+        silent = request.kind in SILENT_KINDS
+        try:
+            if silent and response.arrays:
+                raise WireError(f"{len(response.arrays)} arrays; none are due")
+            if not silent:
+                function.check_reply(response.arrays, sizes)
+        except WireError as error:
+            if response.site in self.connection.own_sites():
+                raise
+            return f"its reply of {function.short_name}: {error}"
+        if encoded:
+            return ""
+        wrong = self.doubts.about(function, response.site, request.args, () if silent else response.arrays)
+        if wrong and response.site in self.connection.own_sites():
+            raise InputError(
+                f"the reply of {function.short_name} at site {response.site!r}: {wrong}; see to this site, or leave it out"
+            )
+        return f"its reply of {function.short_name}: {wrong}" if wrong else ""
 
     def _positions(self, targets: Sequence[str]) -> dict[str, int]:
         return {name: self._after.get(name, 0) for name in targets}
@@ -123,13 +170,6 @@ class Requests:
 
 def _failure(function: LocalFunction, site: str, reason: str) -> SiteError:
     return SiteError(f"{function.short_name} at site {site!r}: {reason}")
-
-
-def _check_reply(response: Response, function: LocalFunction, sizes: dict[str, int]) -> None:
-    try:
-        function.check_reply(response.arrays, sizes)
-    except WireError as error:
-        raise WireError(f"reply of site {response.site!r}: {error}") from error
 
 
 def _agreed_features(connection: Connection, roster: Sequence[str]) -> int:

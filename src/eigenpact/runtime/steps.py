@@ -21,6 +21,7 @@ import numpy as np
 from ..errors import JournalError, PolicyError, SiteError, TooFewSitesError
 from . import wire
 from .collectives import Call
+from .doubts import Doubts
 from .engine import Connection
 from .fingerprint import ASIDE, DIGEST, rows_digest
 from .journal import Entry, Journal
@@ -107,6 +108,7 @@ class Steps(Requests):
             journal.next()
             self.account.epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
             self._losses = Counter(first.facts["losses"])
+            self.doubted |= first.facts.get("doubted", {})
             account.rounds, account.setup_rounds = first.facts["rounds"]
             account.ledger.extend(first.facts["ledger"])
             self._digests = dict(first.facts["digests"])
@@ -114,6 +116,7 @@ class Steps(Requests):
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
         self.account.step, self._setup_entries, self._can_cut = 0, [], True
+        self.doubts = Doubts()
         self._after = dict(self.connection.positions(self._run, self.account.epoch))
         self._over = journal is not None and journal.upcoming("roster") is not None
         if journal and not self._over:  # else the answer is not made of these sites' rows
@@ -158,7 +161,7 @@ class Steps(Requests):
             if here and upcoming.facts["joined"]:
                 raise RosterChanged({}, upcoming.facts["joined"])
             return
-        back = set(self.connection.sites()) & set(self._known) - set(self.roster)
+        back = set(self.connection.sites()) & set(self._known) - set(self.roster) - set(self.doubted)
         joined = sorted(name for name in back if self._losses[name] <= MAX_RETURNS)
         if joined and self._coordinated:
             raise RosterChanged({}, joined)
@@ -172,6 +175,7 @@ class Steps(Requests):
             "lost": change.lost if change else {},
             "joined": list(change.joined) if change else [],
             "losses": dict(self._losses),
+            "doubted": dict(self.doubted),
             "digests": dict(self._digests),
             "reported": len(self.account.history),
             "rounds": [self.account.rounds, self.account.setup_rounds],
@@ -265,7 +269,10 @@ class Steps(Requests):
         if self._journal is None:
             self.account.unwritten()
             return
-        facts = {"kind": request.kind, "function": function.name, "digest": request.digest, "ledger": self.account.unwritten()}
+        facts: dict[str, Any] = {"kind": request.kind, "function": function.name, "digest": request.digest}
+        facts["ledger"] = self.account.unwritten()
+        if function.setup:  # what later replies must agree with
+            facts["told"] = self.doubts.numbers()
         entry = Entry(facts, arrays)
         self._journal.append(entry)
         self._note_kept(entry, function)
@@ -310,6 +317,7 @@ class Steps(Requests):
             )
         self.account.ledger.extend(entry.facts["ledger"])
         self._note_kept(entry, function)
+        self.doubts.recall(entry.facts.get("told", {}))
         behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
         if self._over or not behind or not (function.setup or function.keeps):
             return

@@ -57,6 +57,7 @@ from ...numerics.krylov_space import SMALLEST_STEP
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import kkt
 from ...runtime import Local, Progress, Reply, Site, Sum, local
+from ...runtime.doubts import Told
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal
 from ..method import method
@@ -65,6 +66,7 @@ from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..start import Start, first_block
+from ..told import doubt_size
 from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
 
 BETA, KAPPA = 0.12, 1.1
@@ -90,6 +92,12 @@ def measure(site: Site) -> Reply:
     return Reply(keep={"largest": float(values[0]) if len(values) else 0.0})
 
 
+def _doubt_message(told: Told, Z: Array, _inner: Any, _steps: Any, beta: Any, stiffness: Any, M: Array, *more: Any) -> str:
+    """M_i has at most beta_i sqrt(k) and what its multiplier adds; the variance captured is within the trace."""
+    most = max(float(beta), KAPPA * float(stiffness)) * float(np.sqrt(Z.shape[1])) + 2
+    return doubt_size(told, M, most) or doubt_size(told, more[0])
+
+
 @local(
     takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
@@ -97,6 +105,7 @@ def measure(site: Site) -> Reply:
     keeps=("X", "L", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
     means={"Z": "orthonormal", "inner": "count", "steps": "count", "beta": "threshold", "stiffness": "threshold"},
+    doubt=_doubt_message,
 )
 def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any) -> Reply:
     """Lines 3 to 5 by the robust rule."""

@@ -33,9 +33,10 @@ from ...runtime import Progress, Site, Sum, local
 from ..method import method
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State, cut_in_words
+from ..told import doubt_triangle
 
 
-@local(sends={"S": "d*(d+1)//2"}, reads=CENTRE, bound="trace")
+@local(sends={"S": "d*(d+1)//2"}, reads=CENTRE, bound="trace", doubt=doubt_triangle)
 def scatter_triangle(site: Site) -> Array:
     """Upper triangle of Y_i^T Y_i."""
     return pack_triangle(rows_of(site).scatter())

@@ -52,6 +52,7 @@ from ..parameters import check_choice, check_whole
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..start import Start, first_block
+from ..told import doubt_local_power
 from .subspace import Subspace, iteration_state
 
 Align = Literal["procrustes", "sign", "none"]
@@ -63,6 +64,7 @@ Align = Literal["procrustes", "sign", "none"]
     reads=CENTRE,
     bound="trace",
     means={"Z": "orthonormal", "q": "count", "align": "count"},
+    doubt=doubt_local_power,
 )
 def local_power(site: Site, Z: Array, q: Any, align: Any) -> Array:
     """C_i Z_i, where Z_i is Z after q - 1 subspace iterations with the site's own C_i, turned back towards Z."""

@@ -108,7 +108,12 @@ def take_part(site: Site, rank: Any, keys: NDArray[np.uint64], ranks: NDArray[np
 
 
 @local(
-    takes={"Z": "d m"}, sends={"PZ": "d m", "has_own": ""}, reads=("V",), bound="count", means={"Z": "orthonormal"}, setup=True
+    takes={"Z": "d m"},
+    sends={"PZ": "d m", "has_own": ""},
+    reads=("V",),
+    bound={"PZ": "unit", "has_own": "count"},
+    means={"Z": "orthonormal"},
+    setup=True,
 )
 def local_share(site: Site, Z: Array) -> tuple[Array, np.int64]:
     """V_i (V_i^T Z), and whether the site has a local part: the sums' quotient is the mean projector's product with Z."""

@@ -64,12 +64,20 @@ from ..parameters import check, check_choice
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
+from ..told import doubt_own_directions
 from .judgement import judged
 
 Merge = Literal["average", "sign", "projection", "stack", "svd"]
 
 
-@local(takes={"k": "", "seed": ""}, sends={"V": "d <=k", "n": ""}, reads=CENTRE, means={"k": "count", "seed": "seed"})
+@local(
+    takes={"k": "", "seed": ""},
+    sends={"V": "d <=k", "n": ""},
+    reads=CENTRE,
+    bound={"n": "count"},
+    means={"k": "count", "seed": "seed"},
+    doubt=doubt_own_directions,
+)
 def own_directions(site: Site, k: Any, seed: Any) -> Any:
     """The own leading eigenvectors, signs at random, times the square roots of their eigenvalues; and the number of rows."""
     rows = rows_of(site)

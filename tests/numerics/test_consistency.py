@@ -1,0 +1,75 @@
+"""What is said of a scatter matrix: no truth is doubted, and what no scatter matrix can say is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eigenpact.numerics.consistency import Probe, product_doubt, triangle_doubt
+
+D, K = 12, 4
+SLACK = 1e-11
+
+
+def scatter(seed: int, rank: int = D, decay: float = 0.5) -> Any:
+    """A scatter matrix whose eigenvalues fall over many magnitudes."""
+    rng = np.random.default_rng(seed)
+    Y = rng.normal(size=(rank, D)) * decay ** np.arange(D)
+    return Y.T @ Y
+
+
+def block(seed: int, k: int = K) -> Any:
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(D, k)))[0]
+
+
+@pytest.mark.parametrize("rank", [1, 3, 40])
+@pytest.mark.parametrize("decay", [1.0, 0.5, 0.05])
+def test_no_true_product_is_doubted(rank: int, decay: float) -> None:
+    for seed in range(20):
+        C, Z = scatter(seed, rank, decay), block(seed)
+        noise = np.random.default_rng(seed).normal(size=Z.shape) * 1e-14 * np.trace(C)
+        top = np.linalg.eigh(C)[1][:, -K:]
+        for B in (Z, top, Z[:, :0]):
+            assert product_doubt(B, C @ B + noise[:, : B.shape[1]], np.trace(C), SLACK * np.trace(C)) == ""
+        assert triangle_doubt(C[np.triu_indices(D)], D, np.trace(C), SLACK * np.trace(C)) == ""
+    assert product_doubt(Z, 0 * Z, 0.0, 0.0) == triangle_doubt(np.zeros(D * (D + 1) // 2), D, 0.0, 0.0) == ""
+
+
+def test_products_that_no_scatter_matrix_has() -> None:
+    C, Z = scatter(0, 40), block(1)
+    t = float(np.trace(C))
+    u, rest = block(2, 1), np.linalg.qr(Z, mode="complete")[0][:, K:]
+    cases = {
+        "symmetric": C @ Z + 1e-9 * t * np.outer(Z[:, 0], np.ones(K)),
+        "negative": C @ Z - 2 * t * u @ (u.T @ Z),
+        "needs a trace": (C + t * u @ u.T) @ Z,
+        "needs a trace of": C @ Z + 0.5 * t * rest[:, :K],  # Z^T G is as it should be
+    }
+    for why, G in cases.items():
+        assert why in product_doubt(Z, G, t, SLACK * t)
+
+
+def test_triangles_that_no_scatter_matrix_has() -> None:
+    C, at = scatter(0, 40), np.triu_indices(D)
+    t, u = float(np.trace(C)), block(2, 1)
+    flat = u @ u.T - np.eye(D) / D  # no trace, but a negative eigenvalue
+    assert "negative" in triangle_doubt((C - 0.2 * t * flat)[at], D, t, SLACK * t)
+    assert "the site told" in triangle_doubt(1.001 * C[at], D, t, SLACK * t)
+    assert "zero" in triangle_doubt((np.eye(D)[::-1])[at], D, 0.0, 0.0)
+
+
+def test_a_probe_remembers_all_earlier_products() -> None:
+    """A lie that agrees with the newest product, but not with the first, is noticed; truth is not doubted in 500 rounds."""
+    C, rng = scatter(0, 40), np.random.default_rng(0)
+    t, probe = float(np.trace(C)), Probe.empty(D)
+    for seed in range(500):
+        Z = block(seed)
+        assert probe.doubt(Z, C @ Z, SLACK * t) == ""
+        probe = probe.add(Z, C @ Z, rng)
+    Z, first = block(1000), block(0)
+    lie = 1e-6 * t * first[:, :1] @ np.ones((1, K))
+    lie -= block(499) @ (block(499).T @ lie)
+    assert np.abs(block(499).T @ lie).max() < 1e-12 * t
+    assert "contradicts" in probe.doubt(Z, C @ Z + lie, SLACK * t)

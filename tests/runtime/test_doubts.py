@@ -1,0 +1,133 @@
+"""A coordinator notices lies: nine solvers against eleven lies, from the first reply, from a later one, or once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.algorithms.setup import Problem, agree
+from eigenpact.errors import InputError, SiteError, SiteLeftOutWarning, TooFewSitesError
+from eigenpact.runtime import Driver, MailConnection, Outcome
+from tests.attacks.guarded import Guarded
+from tests.attacks.lies import ALL_LIES, COMPONENTS, LIAR, SOLVERS, Liar, Lied, against, problem
+
+NOTHING_TO_TELL = {("gram", "replay")}
+"""Cases in which no reply could be changed: gram sends one product."""
+
+
+def fitted(engine: Any, solver: str = "krylov", **options: Any) -> ep.FederatedPCA:
+    return ep.FederatedPCA(COMPONENTS, solver=solver, engine=engine, random_state=0, **options).fit(problem())
+
+
+@pytest.mark.parametrize("lie", ALL_LIES)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_lie_is_noticed_and_the_liar_left_out(solver: str, lie: str) -> None:
+    """The answer is then exactly that of the others, and a warning names the site, the function and what is wrong."""
+    ending = against(solver, Liar(lie))
+    assert ending.what == ("not told" if (solver, lie) in NOTHING_TO_TELL else "left out"), ending.why
+    assert ending.what == "not told" or f"site {LIAR!r} was left out: its reply of " in ending.why
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_lies_after_an_honest_set_up(solver: str) -> None:
+    for lie in ALL_LIES:
+        for first in (3, 5):
+            assert against(solver, Liar(lie, first)).what in ("left out", "not told"), (lie, first)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_lie_in_one_round_alone(solver: str) -> None:
+    """Noticed, or of no consequence: what local steps and start say is confirmed by products."""
+    for lie in ("flip", "asym", "huge", "replay", "steer"):
+        for at in (3, 4, 6):
+            ending = against(solver, Liar(lie, at, at))
+            assert ending.what in ("left out", "not told", "harmless"), (lie, at, ending)
+
+
+@pytest.mark.parametrize("center", ["site", False])
+def test_lies_about_other_centres(center: Any) -> None:
+    for lie in ALL_LIES:
+        for scale in (None, "pooled"):
+            assert against("krylov", Liar(lie), center=center, scale=scale).what in ("left out", "not told"), lie
+
+
+def test_too_few_sites_without_the_liar() -> None:
+    with pytest.raises(TooFewSitesError, match=r"lost E .its reply of scatter_action: .*min_sites is 5"):
+        fitted(Lied(Liar("nan", first=3), min_sites=5))
+
+
+def test_a_liar_is_in_the_ledger_and_does_not_come_back() -> None:
+    with pytest.warns(SiteLeftOutWarning, match="the answer is that of A, B, C, D alone"):
+        pca = fitted(Lied(Liar("flip", first=4, last=4)), "subspace")  # honest again from then on
+    assert pca.sites_ == ("A", "B", "C", "D")
+    events = [(m.sender, m.note) for m in pca.ledger_ if not m.function]
+    assert len(events) == 1
+    assert events[0][0] == LIAR
+    assert events[0][1].startswith("lost: its reply of scatter_action")
+
+
+def test_at_a_site_of_the_own_process_it_is_an_error() -> None:
+    sites = problem() | {"B": np.full((4, 30), 1e200) * np.arange(4)[:, None]}
+    told = "the reply of spread at site 'B': the squares of its values overflow"
+    with pytest.raises(InputError, match=told), np.errstate(over="ignore"):
+        ep.FederatedPCA(2, solver="gram").fit(sites)
+
+
+def test_a_journal_remembers_who_lied_and_what_was_told(tmp_path: Path) -> None:
+    """Whoever resumes a finished run is warned again; and traces told in the set-up bound what is told after a resume."""
+    for _ in range(2):
+        with pytest.warns(SiteLeftOutWarning, match="site 'E' was left out"):
+            fitted(Lied(Liar("huge", first=4)), journal=tmp_path / "liar")
+
+    def stop(_record: Any) -> None:
+        raise KeyboardInterrupt
+
+    engine = Lied(Liar("huge", first=10**6))
+    with pytest.raises(KeyboardInterrupt):
+        fitted(engine, journal=tmp_path / "stopped", callback=stop)
+    engine.liar = Liar("huge")
+    with pytest.warns(SiteLeftOutWarning, match="its reply of scatter_action: Z"):
+        fitted(engine, journal=tmp_path / "stopped")
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov", "subspace", "lanczos", "davidson"])
+def test_sites_that_round_their_replies_are_not_doubted(solver: str) -> None:
+    """Policies that round coarsely; a doubt would be a warning, and warnings are errors."""
+    for bits in (24, 40):
+        pca = ep.FederatedPCA(COMPONENTS, solver=solver, engine=Guarded({"reply_bits": bits}), random_state=0, max_rounds=100)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("warnings.warn", lambda *_, **__: None)  # of what such digits cannot tell
+            assert pca.fit(problem()).sites_ == tuple("ABCDE")
+
+
+class Halves:
+    """A summation whose single terms say nothing."""
+
+    def encode(self, function: Any, site: str, step: int, arrays: Any) -> Any:  # noqa: ARG002
+        return tuple(np.asarray(a, dtype=float) / 2 for a in arrays)
+
+    def combine(self, function: Any, step: int, replies: Any) -> Any:  # noqa: ARG002
+        return tuple(2 * np.sum(parts, axis=0) for parts in zip(*replies, strict=True))
+
+
+@pytest.mark.parametrize(("lie", "why"), [("nan", "not finite"), ("flip", "negative|no sum")])
+def test_of_sums_that_hide_their_terms_the_sum_is_looked_at(lie: str, why: str) -> None:
+    async def program(start: Any, state: Any) -> Any:  # noqa: ARG001
+        setup = await agree(Problem(n_components=2))
+        return await ep.solvers.Krylov().fit(setup)
+
+    def job(connection: MailConnection) -> Outcome:
+        found = Driver(connection, summation=Halves()).run(program)
+        return Outcome({"basis": found.basis}, {"converged": found.converged})
+
+    def run(liar: Any) -> Outcome:
+        return Lied(liar).execute(problem(), job, summation=Halves())
+
+    assert run(lambda arrays: arrays).facts == {"converged": True}
+    liar = Liar(lie, first=3)
+    with pytest.raises(SiteError, match=f"the sum of .* over A, B, C, D, E: .*({why})"):
+        run(lambda arrays: tuple(9 * a for a in liar(arrays)) if liar.seen > 1 else liar(arrays))
