@@ -39,6 +39,7 @@ class FlowerParties:
         self.folder = folder
         features = options.pop("features", next(iter(sites.values())).shape[1])
         host = options.pop("host", "localhost")
+        self.signed = options.pop("signed", True)
         make_flower_kits(Federation("test", host, free_port(), tuple(sites), features, engine="flower"), folder)
         self.kit = FlowerKit.read(folder / "coordinator", "coordinator")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
@@ -58,7 +59,7 @@ class FlowerParties:
             "policy": dict(policy),
             "ledger": str(kit.folder / "ledger.jsonl"),
             "coordinator_timeout": 60.0,
-            "kit": str(kit.folder),
+            "kit": str(kit.folder) if self.signed else "",
         }
         (kit.folder / "site.json").write_text(json.dumps(described | facts))
 

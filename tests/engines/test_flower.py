@@ -55,8 +55,8 @@ pytestmark = pytest.mark.xdist_group("flower")
 
 @pytest.fixture
 def described(tmp_path: Path) -> FlowerParties:
-    """Kits and descriptions of three sites; nothing is started."""
-    return FlowerParties(tmp_path / "test", three_sites(), OPEN_POLICY)
+    """Kits and descriptions of three sites, without keys as for ``flwr run``; nothing is started."""
+    return FlowerParties(tmp_path / "test", three_sites(), OPEN_POLICY, signed=False)
 
 
 @pytest.fixture
@@ -174,6 +174,18 @@ def test_a_relay_carries_a_fit(grid: NodeGrid) -> None:
     assert not thread.is_alive()
 
 
+def test_letters_are_signed_where_sites_have_kits(described: FlowerParties, grid: NodeGrid) -> None:
+    """A process for every message, and the keys in each: a fit with the coordinator's kit, and no answer without it."""
+    described.signed = True
+    for name, X in three_sites().items():
+        described.describe(name, X, OPEN_POLICY)
+    coordinator = FlowerKit.read(described.folder / "coordinator", "coordinator").identity()
+    signed = ep.FederatedPCA(2, solver="gram", engine=opened(GridPost(grid, nodes(grid)), identity=coordinator)).fit()
+    assert signed.sites_ == NAMES
+    with pytest.raises(TooFewSitesError, match=r"letter not signed by this federation's coordinator|none of 3 sites answered"):
+        ep.FederatedPCA(2, solver="gram", engine=opened(GridPost(grid, nodes(grid)), round_timeout=0.5)).fit()
+
+
 def test_a_silent_node_is_left_out(grid: NodeGrid) -> None:
     """After one timeout; the answer is that of the rest."""
 
@@ -283,7 +295,7 @@ def test_kits(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None
     kit = described.kit
     lima = FlowerKit.read(described.folder / "lima", "site")
     assert lima.expires() - kit.expires() == timedelta(0)
-    assert {path.name for path in kit.folder.rglob("*") if path.suffix == ".key"} == {"server.key"}
+    assert {path.name for path in kit.folder.rglob("*") if path.suffix == ".key"} == {"server.key", "identity.key"}
     assert all((path.stat().st_mode & 0o077) == 0 for path in described.folder.rglob("*.key"))
     assert (described.folder / "authority" / "ca.key").exists()
     environment = kit.environment()

@@ -14,7 +14,7 @@ import eigenpact as ep
 from eigenpact.engines import InProcess, inprocess
 from eigenpact.engines.inprocess import InProcessConnection
 from eigenpact.errors import InputError, SiteError, TooFewSitesError
-from eigenpact.runtime import Connection, Driver, Gather, Local, Outcome, Request, Site, SiteServer, Sum, local
+from eigenpact.runtime import At, Connection, Driver, Gather, Local, Outcome, Request, Site, SiteServer, Sum, local
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
 
@@ -192,7 +192,7 @@ def test_sites_spoken_to_by_message_give_the_same_bits_and_ledger(sites, solver)
 def test_threads_of_sites_end_with_the_run(sites):
     fitted(sites, "gram", round_timeout=60.0)
     with pytest.raises(SiteError, match="fails_at_s3 failed at site 's3': KeyError"):
-        run(InProcess(round_timeout=60.0), sites, Sum(fails_at_s3))
+        run(InProcess(round_timeout=60.0), sites, At("s3", fails_at_s3))
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("eigenpact-s")]
     for thread in threads:
         thread.join(timeout=10.0)

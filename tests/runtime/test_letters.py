@@ -194,6 +194,15 @@ def test_a_true_reply_to_another_letter_is_not_taken_for_this_ones(wires: Wires)
     assert len(recorded) == 2
 
 
+def test_a_late_reply_of_a_site_that_is_not_asked_does_no_harm(wires: Wires) -> None:
+    """It was asked before in the same words: its answer fits the run, the epoch and the step."""
+    connection = wires.connection()
+    connection.announce("r1", PLAN)
+    greeting = Letter(wire.pack(hello("r1", 0)), wires.identities["coordinator"])
+    wires.replies.append(("A", wires.ends["A"].handle(greeting.to("A", 0))))
+    assert connection._ask(["B"], hello("r1", 0))["B"]["n_features"] == 3
+
+
 def test_letters_of_a_run_that_is_over_are_refused(wires: Wires) -> None:
     """Somebody recorded them all; neither the site that answered them, nor its next process, answers them again."""
     Driver(wires.connection(), plan=PLAN, min_sites=2).run(asks)

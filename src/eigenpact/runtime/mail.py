@@ -358,7 +358,7 @@ class _Letters:
             self._ask_again(name, f"damaged request: {reason_in(header, 'damaged')}")
         elif "refused" in header and "run" not in header:
             self._ask_again(name, f"refused: {reason_in(header, 'refused')}")
-        elif self._answers(name, header) and name in self._deadlines:
+        elif name in self._deadlines and self._answers(name, header):
             del self._deadlines[name]
             self._arrived[name] = header, arrays
 

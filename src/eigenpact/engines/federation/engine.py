@@ -58,11 +58,10 @@ class FederationEngine(ABC):
     @contextmanager
     def open(self) -> Iterator[OpenFederation]:
         """Start a job at the sites; an engine for any number of fits while the context lasts."""
-        identity = self.owned.identity()  # before anything is started
         with self._job() as (pipe, names):
             post, sites, features = RelayPost(pipe, names), self.sites or (), self.owned.federation.features
             limits = self.min_sites, self.round_timeout
-            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, identity)
+            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, self.owned.identity())
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
         """Start a job at the sites, run the driver's here, and end both."""

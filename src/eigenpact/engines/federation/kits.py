@@ -78,6 +78,8 @@ class Federation:
             raise InputError(f"valid_days = {self.valid_days} must be at least 1")
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r} is unknown; between institutions there are {', '.join(ENGINES)}")
+        if not isinstance(self.keys, Mapping) or set(self.keys) not in (set(), {"coordinator", *self.sites}):
+            raise InputError("keys must be those of the coordinator and of all sites; they are made with the kits")
         if isinstance(self.features, int):
             if self.features < 1:
                 raise InputError(f"features = {self.features} must be the names of the columns, or their number >= 1")
