@@ -112,7 +112,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "json": lambda path: storage.write_json(path, 1),
     "private": lambda path: storage.write_private(path, b"x"),
     "replaced": lambda path: storage.replace_private(path, [b"x"]),
-    "appended": lambda path: open(path, "ab+", opener=storage.owner_only),
+    "appended": lambda path: open(path, "ab+", opener=storage.owner_only),  # noqa: SIM115
     "checked": lambda path: storage.check_file_target(path, (".json",), overwrite=True),
     "read": lambda path: storage.read_regular(path, 100),
 }

@@ -1,7 +1,7 @@
 """Files: read only where they are files, written whole or for their owner alone; and what to say where that fails.
 
-Who can write to a folder can put a link, a device or a pipe where a file is expected.  Reading must not wait for a pipe, and writing
-must not replace a device or follow a link: both are refused.
+Who can write to a folder can put a link, a device or a pipe where a file is expected.  Reading must not wait for a pipe, and
+writing must not replace a device or follow a link: both are refused.
 """
 
 from __future__ import annotations

@@ -554,13 +554,15 @@ def test_a_site_missing_when_the_run_is_resumed(start_run, connect, three_sites,
 @pytest.mark.usefixtures("always_cut")
 @pytest.mark.parametrize("cut", range(1, 6))
 def test_killed_while_cutting(start_run, monkeypatch, path, cut, tmp_path):
-    """Before the new file has its name the old one counts; a half-written one is written over."""
+    """Before the new file has its name the old one counts; a half-written one beside it is nobody's."""
     whole, uninterrupted = start_run(plain, journal_path=tmp_path / "other")
     replace, left = Path.replace, [cut + 1]  # the first replacement makes the journal itself
+    half = path.with_name(f".half.{path.name}")
 
     def killing(self, target):
         left[0] -= 1
         if left[0] == 0:
+            half.write_bytes(self.read_bytes()[:-40])
             raise Killed
         return replace(self, target)
 
@@ -568,8 +570,6 @@ def test_killed_while_cutting(start_run, monkeypatch, path, cut, tmp_path):
         patched.setattr(Path, "replace", killing)
         with pytest.raises(Killed):
             start_run(plain)
-    half = path.with_name(path.name + ".cut")
-    half.write_bytes(half.read_bytes()[:-40])
     result, driver = start_run(plain)
     assert bits(result[:3]) == bits(whole[:3])
     assert account(driver) == list(uninterrupted.ledger)
