@@ -55,13 +55,10 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 class Archive:
-    """A .npz file; ``names`` are those of its arrays.
+    """A .npz file; ``names`` are those of its arrays, which may be ``compressed`` or not."""
 
-    ``expansion`` is how many times a member may grow when it is unfolded.
-    """
-
-    def __init__(self, file: IO[bytes], expansion: int = EXPANSION) -> None:
-        self._expansion = expansion
+    def __init__(self, file: IO[bytes], *, compressed: bool = True) -> None:
+        self._compressed = compressed
         with _told():
             if sum(piece.count(b"PK\1\2") for piece in iter(lambda: file.read(PIECE), b"")) > MAX_MEMBERS:
                 raise InputError(f"it lists more than {MAX_MEMBERS} arrays")
@@ -77,7 +74,7 @@ class Archive:
         if name not in self._members:
             raise InputError(f"it has no array {name!r}")
         member = self._members[name]
-        if self._expansion < EXPANSION and member.file_size > self._expansion * member.compress_size:
+        if not self._compressed and member.file_size > member.compress_size:
             raise InputError(f"array {name!r} is compressed")
         check_expansion(f"array {name!r}", member.file_size, member.compress_size, "save it without compression")
         with _told(), self._zip.open(member) as file:

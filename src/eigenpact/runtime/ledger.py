@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
+from .forms import fits
 from .local import DTYPE_NAMES, Arrays
 
 COORDINATOR = "coordinator"
 
 Names = Sequence[str]
+
+ROW = tuple[int, int, int, str, list[str], list[str], list[list[int]], list[str], int, str]
+"""The form of a row that a file holds; see :meth:`Ledger.since`."""
+
+MOST_ENDS = 16
+"""Of senders and receivers in a row, one kind has at most so many: a few names must not stand for millions of messages."""
 
 Description = tuple[tuple[tuple[int, ...], ...], tuple[str, ...], int]
 """Shapes, dtypes and bytes of the arrays in a message."""
@@ -170,9 +178,15 @@ class Ledger:
         ]
 
     def extend(self, entries: Sequence[Sequence[Any]]) -> None:
-        """Enter what :meth:`since` gave, e.g. from a journal or a saved model."""
+        """Enter what :meth:`since` gave, e.g. from a journal or a saved model; an InputError tells of other things."""
+        if not fits(entries, list[ROW]):
+            raise InputError(
+                "a row of the ledger is none: it must hold round, epoch, step, function, ... as a ledger writes them"
+            )
         for round_, epoch, step, function, senders, receivers, shapes, dtypes, size, note in entries:
-            shape_tuples = tuple(tuple(int(n) for n in s) for s in shapes)
+            if size < 0 or min(len(senders), len(receivers)) > MOST_ENDS:
+                raise InputError(f"a row of the ledger is none: {size} bytes from {len(senders)} to {len(receivers)}")
+            shape_tuples = tuple(tuple(s) for s in shapes)
             self._enter(
                 _Group(round_, epoch, step, function, tuple(senders), tuple(receivers), shape_tuples, tuple(dtypes), size, note)
             )
