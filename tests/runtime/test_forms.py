@@ -23,6 +23,7 @@ from eigenpact.runtime.forms import fits, misfit
         (1 << 64, float, False),
         (1, bool, False),
         (None, str | None, True),
+        ("\ud800", str, False),
         (0, Literal["pooled", False], False),
         (False, Literal["pooled", False], True),
         ([[1], []], list[list[int]], True),

@@ -7,12 +7,15 @@ exactly those.  Whole numbers fit 64 bits and are no truth values; numbers are f
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 LARGEST = 1 << 63
 MOST_SHOWN = 60
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""JSON can hold these halves of characters; no file and no terminal can."""
 
 
 def fits(value: Any, form: Any) -> bool:
@@ -36,6 +39,8 @@ def fits(value: Any, form: Any) -> bool:
         return True
     if form is float:
         return fits(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if form is str:
+        return isinstance(value, str) and not SURROGATES.search(value)
     if form is int:
         return type(value) is int and -LARGEST <= value < LARGEST
     return type(value) is (type(None) if form is None else form)
