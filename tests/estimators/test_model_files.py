@@ -15,8 +15,9 @@ from sklearn.exceptions import NotFittedError
 
 import eigenpact as ep
 from eigenpact.errors import FileError
-from eigenpact.estimators.model_checks import RECORD, SHAPES
+from eigenpact.estimators.model_checks import SHAPES
 from eigenpact.estimators.model_files import check_model_target, load_model, save_model
+from eigenpact.runtime.ledger import RECORD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 6)) * [5, 4, 3, 2, 1, 1]

@@ -90,9 +90,10 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
         if len(names) != pca.n_features_in_:
             raise _damaged(place, f"{len(names)} feature names for {pca.n_features_in_} features")
         pca.feature_names_in_ = np.array(names, dtype=object)
-    pca.ledger_, pca.history_ = Ledger(), [RoundRecord(**record) for record in manifest["history"]]
+    pca.ledger_ = Ledger()
     try:
         pca.ledger_.extend(manifest["ledger"])
+        pca.history_ = [RoundRecord.from_dict(record) for record in manifest["history"]]
     except InputError as error:
         raise _damaged(place, str(error)) from error
     return pca

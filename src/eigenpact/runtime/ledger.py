@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from ..errors import InputError
-from .forms import fits
+from .forms import fits, misfit
 from .local import DTYPE_NAMES, Arrays
 
 COORDINATOR = "coordinator"
@@ -72,6 +72,14 @@ class RoundRecord:
     details: Mapping[str, float] = field(default_factory=dict)
     basis: np.ndarray[Any, Any] | None = None
 
+    @classmethod
+    def from_dict(cls, facts: Any) -> RoundRecord:
+        """Inverse of :meth:`to_dict`, for what a file holds; an InputError tells of other things."""
+        wrong = misfit(facts, RECORD) or ("" if len(facts) == len(RECORD) else "it holds more than a record has")
+        if wrong:
+            raise InputError(f"a record of the history is none: {wrong}")
+        return cls(**facts)
+
     def without_basis(self) -> RoundRecord:
         """The record as it is stored in ``history_``."""
         return replace(self, basis=None)
@@ -81,6 +89,10 @@ class RoundRecord:
         values = asdict(self.without_basis())
         del values["basis"]
         return values
+
+
+RECORD = {name: form for name, form in get_type_hints(RoundRecord).items() if name != "basis"}
+"""The form of a record that a file holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from .journal import Entry, Journal
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
 from .plan import Plan
+from .records import check_records, check_result
 from .requests import Perform, Requests, RosterChanged
 from .site import Request
 
@@ -89,6 +90,7 @@ class Steps(Requests):
         if first is None:
             journal.append(self._roster_entry())
             return
+        check_records(journal.path, journal.rest())
         self._known = tuple(first.facts["known"])
         strangers = sorted(set(self.roster) - set(self._known))
         if strangers:
@@ -308,6 +310,8 @@ class Steps(Requests):
                 f"{request.kind} of {function.name}, or the arguments or sites differ; the program or its inputs changed since, "
                 "so start afresh with another journal"
             )
+        sizes = function.check_args(request.args, self.n_features)
+        check_result(self._journal.path, request.step, entry, function, len(targets), sizes)
         self.account.ledger.extend(entry.facts["ledger"])
         self._note_kept(entry, function)
         behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
