@@ -10,12 +10,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import FileError
-from ..storage import owner_only, replace_private, sync, writing
+from ..errors import FileError, InputError
+from ..storage import open_regular, owner_only, parse_json, read_regular, replace_private, sync, writing
+from .forms import fits, misfit
 
 SECRET_BYTES = 32
+DAY = timedelta(days=1)
 MOST_TOLD = 500
 """Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
+
+
+ROW: dict[str, Any] = {"time": str, "what": str}
+COUNTED: dict[str, Any] = {"run": str, "data": str, "columns": int, "epoch": int}
+"""What every row has, and what is counted of rows that have it."""
 
 
 class SiteLedger:
@@ -38,7 +45,7 @@ class SiteLedger:
         path = self.path.with_name(self.path.name + ".secret")
         with self.locked():
             try:
-                known = path.read_bytes()
+                known = read_regular(path, SECRET_BYTES)
             except FileNotFoundError:
                 known = os.urandom(SECRET_BYTES)
                 replace_private(path, [known])
@@ -81,7 +88,7 @@ class SiteLedger:
 
     def runs_today(self) -> int:
         """Runs admitted within the last 24 hours."""
-        since = datetime.now(UTC) - timedelta(days=1)
+        since = datetime.now(UTC) - DAY
         return sum(time > since for time in self._admitted.values())
 
     def replies(self, run: str) -> int:
@@ -126,11 +133,19 @@ class SiteLedger:
         if whole != written:
             file.truncate(self._counted)
 
+    def _not_ahead(self, time: datetime) -> datetime:
+        """A row of a clock that was ahead would count as today's until that day comes."""
+        if time > datetime.now(UTC) + DAY:
+            raise FileError(
+                f"{self.path} has a row of {time:%Y-%m-%d}, which is yet to come; set this machine's clock, or correct the row"
+            )
+        return time
+
     def _note(self, row: Mapping[str, Any]) -> None:
         run, data = str(row.get("run", "")), str(row.get("data", ""))
         if row.get("what") == "admitted":
             self._runs[data] = self._runs.get(data, 0) + (run not in self._admitted)
-            self._admitted.setdefault(run, datetime.fromisoformat(row["time"]))
+            self._admitted.setdefault(run, self._not_ahead(datetime.fromisoformat(row["time"])))
         elif row.get("what") == "sent":
             self._replies[run] = self._replies.get(run, 0) + 1
             self._columns[data] = self._columns.get(data, 0) + int(row.get("columns", 0))
@@ -140,9 +155,12 @@ class SiteLedger:
 def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a site's ledger; none if there is no file yet.  A torn last line tells of nothing that left."""
     try:
-        written = Path(path).read_bytes()
+        with open_regular(Path(path)) as file:
+            written = file.read()
     except FileNotFoundError:
         return []
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"the site's ledger {path} cannot be read: {error.strerror}") from error
     return _rows(path, written[: written.rfind(b"\n") + 1])
@@ -162,10 +180,22 @@ def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]
     rows = []
     for number, line in enumerate(text.splitlines(), before + 1):
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = parse_json(line)
+        except InputError:
             row = None
-        if not isinstance(row, dict):
+        if (
+            misfit(row, ROW)
+            or any(not fits(row[name], form) for name, form in COUNTED.items() if name in row)
+            or not _is_time(row)
+        ):
             raise FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
         rows.append(row)
     return rows
+
+
+def _is_time(row: Mapping[str, Any]) -> bool:
+    """Whether a row's time can be compared with others; it was written with its zone."""
+    try:
+        return datetime.fromisoformat(row["time"]).tzinfo is not None
+    except ValueError:
+        return False

@@ -7,7 +7,6 @@ A kit says in ``kit.json`` whose it is and of which federation.  Keys and certif
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import stat
 from dataclasses import dataclass
@@ -16,9 +15,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from ...errors import FileError, InputError, MissingExtraError
-from ...storage import write_private_json
+from ...storage import parse_json, read_regular, write_private_json
 
 KIT = "kit.json"
+MOST_BYTES = 1 << 26
+"""Of a kit's description, the names of all columns among it."""
+
 ENGINES = ("nvflare", "flower")
 """Engines that a federation can have."""
 
@@ -155,7 +157,7 @@ def read_kit(folder: str | Path | PartyKit, kind: str, *engines: type[K]) -> K:
     """Read a kit that must be of that kind, "site" or "coordinator", and made for one of these engines."""
     path = (folder.folder if isinstance(folder, PartyKit) else Path(folder)).absolute()
     try:
-        facts = json.loads((path / KIT).read_text())
+        facts = parse_json(read_regular(path / KIT, MOST_BYTES))
         written = int(facts.pop("format", 1))
         party, features = facts.pop("party"), facts.pop("features")
         features = features if isinstance(features, int) else tuple(features)
