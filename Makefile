@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 FAMILY ?= foundation
 SIZE ?= small
 FITS ?= 5000
+FILES ?= 5000
 SEED ?= 0
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -40,8 +41,9 @@ test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts 
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
 
-fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong (FITS=5000 SEED=0)
+fuzz: $(VENV)/test.stamp ## fit thousands of hard problems by every solver; none may be silently wrong; then read as many changed files (FITS=5000 FILES=5000 SEED=0)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.files --files $(FILES) --seed $(SEED)
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)

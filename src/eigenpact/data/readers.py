@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileError, InputError, InputTypeError, MissingExtraError
+from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
 from ..storage import check_regular, open_regular
 from .array_files import Archive, check_expansion, read_npy
 from .checks import check_numeric
@@ -171,34 +171,28 @@ def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
 
 def _read_parquet(file: Path) -> Table:
     try:
-        pandas, parquet, arrow = (importlib.import_module(name) for name in ("pandas", "pyarrow.parquet", "pyarrow.lib"))
+        importlib.import_module("pandas")
+        parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
     except ImportError as error:
         raise MissingExtraError(
             f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
         ) from error
     try:
-        with open_regular(file, follow=True) as stream:
-            _check_parquet(parquet.ParquetFile(stream).metadata, stream)
-            stream.seek(0)
-            frame = pandas.read_parquet(stream)
-    except InputError:
+        with parquet.ParquetFile(file, pre_buffer=False) as content:  # its threads outlive an error, and crash
+            _check_parquet(file, content.metadata)
+            frame = content.read(use_threads=False, use_pandas_metadata=True).to_pandas(use_threads=False)
+        return table_from_frame(frame, site_name(file))
+    except EigenpactError:
         raise
-    except (
-        arrow.ArrowException,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ) as error:  # pandas' notes in the file may be damaged too
+    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:  # pandas' notes may be damaged, too
         raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-    return table_from_frame(frame, site_name(file))
 
 
-def _check_parquet(metadata: Any, stream: BinaryIO) -> None:
+def _check_parquet(file: Path, metadata: Any) -> None:
     """Rows that are all alike take no room in a parquet file, but in memory they do."""
-    cells, size = 8 * metadata.num_rows * metadata.num_columns, os.fstat(stream.fileno()).st_size
+    cells = 8 * metadata.num_rows * metadata.num_columns
     unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    check_expansion(stream.name, max(cells, unpacked), size, "save it as .npy")
+    check_expansion(file, max(cells, unpacked), file.stat().st_size, "save it as .npy")
 
 
 def table_from_frame(frame: Any, site: str) -> Table:

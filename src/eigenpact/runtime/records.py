@@ -63,7 +63,7 @@ def check_result(path: Path, step: int, entry: Entry, function: LocalFunction, s
             function.check_reply(arrays, sizes)
         except WireError as error:
             wrong = str(error)
-        if any(a.dtype.kind == "f" and np.isnan(a).any() for a in arrays):
-            wrong = wrong or "NaN"
+        if not all(np.isfinite(a).all() for a in arrays):
+            wrong = wrong or "NaN or infinity"
     if wrong:
         raise JournalError(f"{path}: step {step} has a result that no site gives ({wrong}); restore the file, or start afresh")
