@@ -148,6 +148,11 @@ def test_reading_is_bounded_and_may_follow_links(tmp_path: Path) -> None:
         storage.read_regular(tmp_path / "table", 7, follow=True)
 
 
+def test_what_is_no_path_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="is no path: embedded null"):
+        storage.read_regular(tmp_path / "a\0b", 10)
+
+
 def test_a_failed_replacement_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "journal").write_bytes(b"old")
 

@@ -30,6 +30,8 @@ def check_regular(path: Path, *, follow: bool = False) -> None:
         mode = path.stat(follow_symlinks=follow).st_mode
     except FileNotFoundError:
         return
+    except ValueError as error:  # a null byte in it
+        raise FileError(f"{str(path)!r} is no path: {error}; choose another") from error
     if not stat.S_ISREG(mode):
         raise FileError(f"{path} is {KINDS.get(stat.S_IFMT(mode), 'a device')}, not a file; choose another path")
 

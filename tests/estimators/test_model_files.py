@@ -336,3 +336,13 @@ def test_what_is_no_file_is_not_read(model: Path, file: str, kind: str):
     make(model / file)
     with pytest.raises(FileError, match=f"{file} is a {kind}, not a file"):
         load_model(model)
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_model_is_not_written_through_a_link(model: Path, dangling: bool):
+    link = model.parent / "link"
+    link.symlink_to(model.parent / "nowhere" if dangling else model)
+    before = sorted(os.listdir(model.parent))
+    with pytest.raises(FileError, match="link is a link; give the folder that it stands for"):
+        save_model(fitted(), link, overwrite=True)
+    assert sorted(os.listdir(model.parent)) == before

@@ -348,6 +348,11 @@ DAMAGED = [
 ]
 
 
+def test_rules_that_must_be_there() -> None:
+    with pytest.raises(InputError, match="rule functions is missing; it must be a list of texts"):
+        Policy.from_dict({"solvers": []})
+
+
 def test_a_row_of_a_clock_that_was_ahead_is_told(tmp_path: Path) -> None:
     gate_of(tmp_path).admit("r1", PLAN.to_dict())
     path = tmp_path / "ledger.jsonl"

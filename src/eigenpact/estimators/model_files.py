@@ -102,6 +102,8 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
 def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise a FileError unless a model can be written to ``folder``; call it before a long computation."""
     place = Path(folder).resolve()
+    if Path(folder).is_symlink():
+        raise FileError(f"{folder} is a link; give the folder that it stands for, or another")
     if place.is_file():
         raise FileError(f"{folder} is a file; choose a folder that does not exist yet")
     if place.exists():

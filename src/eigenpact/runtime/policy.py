@@ -102,6 +102,9 @@ class Policy:
             }.get(str(known[name].type), (are_texts(value), "a list of texts"))
             if not good:
                 raise InputError(f"{where}: rule {name} = {shown(value)} must be {wanted}")
+        missing = [name for name in ("solvers", "functions") if name not in facts]
+        if missing:
+            raise InputError(f"{where}: rule {missing[0]} is missing; it must be a list of texts")
         rules: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
         return cls(**rules)
 

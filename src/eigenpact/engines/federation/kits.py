@@ -188,7 +188,7 @@ def describe_kit(kit: Path, party: str, federation: Federation) -> None:
 
 def check_new_folder(folder: Path) -> None:
     """Kits are made in a new folder."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")
 
 
