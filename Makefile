@@ -6,6 +6,7 @@ FAMILY ?= foundation
 SIZE ?= small
 FITS ?= 5000
 MESSAGES ?= 100000
+FILES ?= 5000
 SEED ?= 0
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -41,9 +42,10 @@ test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts 
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
 
-fuzz: $(VENV)/test.stamp ## fit thousands of hard problems, none silently wrong; break both ends by messages (FITS=5000 MESSAGES=100000 SEED=0)
+fuzz: $(VENV)/test.stamp ## hard problems for every solver, messages for both ends, files for every reader (FITS=5000 MESSAGES=100000 FILES=5000 SEED=0)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.messages --messages $(MESSAGES) --seed $(SEED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.files --files $(FILES) --seed $(SEED)
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)

@@ -1,4 +1,8 @@
-"""Writing files: complete or not at all, or for their owner alone; and what to say where that fails."""
+"""Files: read only where they are files, written whole or for their owner alone; and what to say where that fails.
+
+Who can write to a folder can put a link, a device or a pipe where a file is expected.  Reading must not wait for a pipe, and
+writing must not replace a device or follow a link: both are refused.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,77 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, NoReturn
 
-from .errors import EigenpactError, FileError
+from .errors import EigenpactError, FileError, InputError
+
+NO_WAIT, NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
+"""Flags of ``os.open``, where the system has them: do not wait for whoever writes to a pipe, do not follow a link."""
+
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+
+
+def check_regular(path: Path, *, follow: bool = False) -> None:
+    """Raise a FileError where something is that is not a file; a link is one only if it may be followed."""
+    try:
+        mode = path.stat(follow_symlinks=follow).st_mode
+    except FileNotFoundError:
+        return
+    except ValueError as error:  # a null byte in it
+        raise FileError(f"{str(path)!r} is no path: {error}; choose another") from error
+    if not stat.S_ISREG(mode):
+        raise FileError(f"{path} is {KINDS.get(stat.S_IFMT(mode), 'a device')}, not a file; choose another path")
+
+
+def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
+    """Open a file to be read; what is none is refused, and never waited for."""
+    check_regular(path, follow=follow)
+    file = os.open(path, os.O_RDONLY | NO_WAIT | (0 if follow else NO_LINK) | getattr(os, "O_BINARY", 0))
+    return os.fdopen(_checked_regular(file, path), "rb")
+
+
+def read_regular(path: Path, most: int, *, follow: bool = False) -> bytes:
+    """The content of a file; one of more than ``most`` bytes is refused."""
+    with open_regular(path, follow=follow) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise FileError(f"{path} has {size} bytes, and at most {most} are read; give another file")
+        return file.read(size)
+
+
+def parse_json(text: bytes | str) -> Any:
+    """JSON that somebody else may have written; whatever is wrong with it is an InputError.
+
+    >>> parse_json(b'{"a": [1, 2]}')
+    {'a': [1, 2]}
+    >>> parse_json("[NaN]")
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: NaN is not a number of JSON
+    """
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError as error:
+        raise InputError("it is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"it is not UTF-8 ({error.reason} at byte {error.start})") from error
+    except ValueError as error:
+        raise error if isinstance(error, InputError) else InputError(str(error)) from error
+
+
+def _no_number(name: str) -> NoReturn:
+    raise InputError(f"{name} is not a number of JSON")
+
+
+def _checked_regular(file: int, path: str | Path) -> int:
+    """The descriptor, if it is a file's: what lay at the path may have changed since it was looked at."""
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileError(f"{path} is not a file; choose another path")
+    return file
 
 
 @contextmanager
@@ -32,6 +101,7 @@ def check_file_target(path: Path, endings: Sequence[str], *, overwrite: bool = F
         raise FileError(f"{path} must end in {allowed}; rename it")
     if path.is_dir():
         raise FileError(f"{path} is a folder; give the name of a file in it")
+    check_regular(path)
     if path.exists() and not overwrite:
         raise FileError(f"{path} exists already; choose another name, or overwrite it (overwrite=True)")
     if not path.absolute().parent.is_dir():
@@ -49,13 +119,20 @@ def replacing(path: Path, advice: str = "choose another name") -> Iterator[Path]
     ...     os.listdir(folder)
     ['numbers.txt']
     """
-    part = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    check_regular(path)
+    part = _beside(path)
     try:
         with writing(path, advice):
             yield part
+            check_regular(path)
             os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name that nobody else can have taken."""
+    return path.with_name(f".{secrets.token_hex(8)}.{path.name}")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -93,8 +170,9 @@ def sync(file: IO[Any]) -> None:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """For ``open(..., opener=owner_only)``: a new file is its owner's alone."""
-    return os.open(path, flags, 0o600)
+    """For ``open(..., opener=owner_only)``: a new file is its owner's alone; what is there and no file is refused."""
+    check_regular(Path(path))
+    return _checked_regular(os.open(path, flags | NO_LINK | NO_WAIT, 0o600), path)
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -110,11 +188,15 @@ def write_private_json(path: Path, value: Any) -> None:
 
 def replace_private(path: Path, parts: Iterable[bytes]) -> int:
     """Replace a file by one that its owner alone can read, in one step that a crash cannot tear; give its size."""
-    fresh = path.with_name(path.name + ".cut")
-    with open(fresh, "wb", opener=owner_only) as file:
-        size = sum(file.write(part) for part in parts)
-        sync(file)
-    fresh.replace(path)
+    check_regular(path)
+    fresh = _beside(path)
+    try:
+        with open(fresh, "xb", opener=owner_only) as file:
+            size = sum(file.write(part) for part in parts)
+            sync(file)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)  # a new name is on disk only when its folder is

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +21,9 @@ from eigenpact.algorithms import start
 from eigenpact.algorithms.consensus import krylov
 from eigenpact.cli import app
 from eigenpact.cli.commands import coordinator, site
-from eigenpact.cli.site_settings import read_policy
+from eigenpact.cli.site_settings import SiteFile, read_policy
 from eigenpact.engines.flare.kits import Kit
-from eigenpact.errors import InputError, PolicyError
+from eigenpact.errors import FileError, InputError, PolicyError
 from eigenpact.estimators.model_files import save_model
 from eigenpact.estimators.plans import functions_of, plan_of
 from eigenpact.runtime import Gate, Plan, SiteLedger
@@ -147,7 +149,7 @@ def test_check(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 0
     assert result.stdout.count(" ok ") == 5
-    (kits / "north" / "policy.toml").write_text("min_rows = 31\n")
+    (kits / "north" / "policy.toml").write_text('solvers = ["gram"]\nmin_rows = 31\n')
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2
     assert "30 rows, but min_rows = 31" in result.stdout
@@ -290,7 +292,7 @@ def test_the_page_shows_the_example_as_it_is_written(run: Callable[..., Any], tm
 )
 def test_a_slip_in_a_policy_is_named(kits: Path, run: Callable[..., Any], tmp_path: Path, rules: str, message: str) -> None:
     """Before the site is started, not when the first run comes."""
-    (kits / "north" / "policy.toml").write_text(rules + "\n")
+    (kits / "north" / "policy.toml").write_text(f'solvers = ["gram"]\n{rules}\n')
     (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2
@@ -332,3 +334,51 @@ def test_a_policy_with_own_modules(tmp_path: Path) -> None:
 
 def test_errors_have_their_builtin() -> None:
     assert issubclass(PolicyError, PermissionError)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "does not say which solvers are allowed; add a line such as"),
+        ("solvers = []", "does not say which solvers are allowed"),
+        ("min_rows = 100", "does not say which solvers are allowed"),
+        ('solver = ["gram"]', "unknown rule 'solver'; the rules are solvers"),
+        ('solvers = "gram"', "rule solvers = 'gram' must be a list of texts"),
+        ('solvers = ["Gram"]', "unknown solver 'Gram'; allowed are"),
+        ('solvers = ["gram", 1]', "must be a list of texts"),
+        ('solvers = ["gram"]\nMin_rows = 5', "unknown rule 'Min_rows'; the rules are"),
+        ('solvers = ["gram"]\n[policy]\nmin_rows = 5', "unknown rule 'policy'"),
+        ('solvers = ["gram"]\nmin_rows = 0', "rule min_rows = 0 must be a whole number > 0"),
+        ('solvers = ["gram"]\nmin_rows = 1e3', "rule min_rows = 1000.0 must be a whole number > 0"),
+        ('solvers = ["gram"]\nmin_rows = 99999999999999999999', "min_rows = a number of 64 bits or more must be a whole number"),
+        ('solvers = ["gram"]\nallow_gather = "false"', "rule allow_gather = 'false' must be true or false"),
+        ("solvers = " + "[" * 5000, "is not a TOML file"),
+        ('solvers = ["gram"]\nmin_rows = ' + "9" * 5000, "is not a TOML file"),
+        ('solvers = ["gram"]\nsolvers = ["krylov"]', "is not a TOML file"),
+        ("\x00", "is not a TOML file"),
+    ],
+)
+def test_policies_with_a_slip_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_policy(tmp_path / "policy.toml")
+
+
+def test_policies_may_begin_as_windows_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text('\ufeffsolvers = ["gram"]\nmin_rows = 100\n')
+    assert read_policy(tmp_path / "policy.toml").min_rows == 100
+
+
+@pytest.mark.parametrize(
+    "line", ['coordinator_timeout = "x"', "coordinator_timeout = nan", "coordinator_timeout = -1", "kit = 3"]
+)
+def test_site_files_with_a_slip_are_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "site.toml").write_text(f'data = "patients.csv"\n{line}\n')
+    with pytest.raises(InputError, match="must be"):
+        SiteFile.read(tmp_path / "site.toml")
+
+
+def test_settings_are_not_read_from_pipes(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "policy.toml")
+    with pytest.raises(FileError, match="is a pipe, not a file"):
+        read_policy(tmp_path / "policy.toml")

@@ -183,7 +183,7 @@ def test_bad_files(refused, tmp_path, write_csv, file, told):
         (("-k", 2, "--proxy", "north", "--solver", "gram"), "--proxy does not go with --solver gram"),
         (("-k", 0.9, "--solver", "subspace"), "needs a solver that sees more of the spectrum"),
         (("-k", 2, "--journal", "north.csv"), "north.csv is not an eigenpact journal"),
-        (("-k", 2, "--journal", "no/such/folder"), "cannot write journal"),
+        (("-k", 2, "--journal", "no/such/folder"), "cannot be written"),
     ],
 )
 def test_bad_options(refused, options, told):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,37 @@ def test_bad_model(refused, model):
     assert "manifest.json is damaged" in refused("show", model)
     (model / "manifest.json").unlink()
     assert "it has no manifest.json" in refused("show", model, "--picture", "p.png")
+
+
+def edit(model, **changes):
+    facts = json.loads((model / "manifest.json").read_text())
+    (model / "manifest.json").write_text(json.dumps(facts | changes))
+
+
+@pytest.mark.parametrize("more", [[], ["--ledger"], ["--picture", "p.svg"]], ids=str)
+def test_names_and_reasons_steer_no_terminal_and_are_no_markup(run, model, more):
+    ledger = json.loads((model / "manifest.json").read_text())["ledger"]
+    evil = "\x1b]0;pwned\x07\x1b[2J\u202e[/red] [link=file:///etc/passwd]x[/link] :smile: [bold"
+    for row in ledger:
+        row[3], row[9] = f"\x1b[31m{row[3]}[/]", f"{row[9]}\r\n[bold]"
+    names = ["$\\frac{", "[/]", "\x1b[2J", "a\x00b", "[red]"]
+    edit(model, stop_reason=evil, sites=["a\x1b[31m", "[/]\r\n"], ledger=ledger, feature_names=names)
+    result = run("show", model, *more)
+    assert result.exit_code == 0, result.output
+    shown = "".join(result.stdout.split())
+    assert not set("\x1b\x07\r\u202e") & set(result.stdout)
+    assert r"\x1b]0;pwned\x07\x1b[2J\u202e[/red][link=file:///etc/passwd]x[/link]:smile:[bold" in shown
+    assert r"a\x1b[31m,[/]\r\n" in shown
+
+
+def test_errors_steer_no_terminal(refused, model):
+    edit(model, n_samples="\x1b]0;pwned\x07[/red]")
+    told = refused("show", model)
+    assert r"\x1b]0;pwned\x07[/red]" in told
+    assert not set("\x1b\x07") & set(told)
+
+
+def test_a_pipe_is_not_waited_for(refused, model):
+    (model / "manifest.json").unlink()
+    os.mkfifo(model / "manifest.json")
+    assert "manifest.json is a pipe, not a file" in refused("show", model)

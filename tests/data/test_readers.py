@@ -5,7 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
+import re
+import struct
 import sys
+import tracemalloc
+import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +21,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from eigenpact.data import text_tables
-from eigenpact.data.readers import Table, read_sites, read_table, site_name, table_from_frame
+from eigenpact.data import array_files, text_tables
+from eigenpact.data.readers import READERS, Table, read_sites, read_table, site_name, table_from_frame
 from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
 
 
@@ -257,11 +263,11 @@ def test_parquet_without_pandas_names_the_extra(write, monkeypatch):
     assert read_table(write("a\n1\n")).X.tolist() == [[1.0]], "csv must not need pandas"
 
 
-def test_parquet_goes_through_pandas(write, monkeypatch):
+def test_parquet_goes_through_pandas(tmp_path):
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"a": [1, 2], "b": [0.5, None]}, index=["p", "q"])
-    monkeypatch.setattr(pandas, "read_parquet", lambda _: frame)
-    table = read_table(write(b"PAR1", "a.parquet"))
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame({"a": [1, 2], "b": [0.5, None]}, index=["p", "q"]).to_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
     assert_array_equal(table.X, [[1, 0.5], [2, np.nan]])
     assert (table.feature_names, table.row_ids) == (("a", "b"), ("p", "q"))
 
@@ -305,3 +311,175 @@ def test_read_sites_names_and_order(write, tmp_path):
 def test_bad_lists_of_paths(paths, error, message):
     with pytest.raises(error, match=message):
         read_sites(paths)
+
+
+# -- files that somebody made to do harm --------------------------------------------------------
+
+
+def npy_header(shape, dtype="<f8"):
+    """The first bytes of a .npy file that claims this shape."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+@contextmanager
+def little_memory(most):
+    """Peak memory that Python and numpy take inside must stay below so many bytes."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("start", "unit", "told"),
+    [
+        (b"", b"1" * 1000, "a line of more than 1048576 bytes; if it is a table, save it as .npy"),
+        (b"a,b\n", b"11,", "a line of more than"),
+        (b"a,b\n1,2\n", b"\n", "unfold to .* over 200 times as many; if it is a table, unfold it with gunzip first"),
+        (b'a,b\n1,2\n1,"', b"1,2\n", "field larger than field limit"),
+        (b"a,b\n1,2\n", b"1,2\n", "over 200 times"),
+    ],
+    ids=["one cell", "cells", "blank lines", "a quote that is not closed", "rows"],
+)
+def test_small_files_that_unfold_to_large_ones(tmp_path, start, unit, told, monkeypatch):
+    monkeypatch.setattr(array_files, "UNHINDERED", 1 << 21)
+    monkeypatch.setattr(text_tables, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "bomb.csv.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(start)
+        for _ in range(40):
+            file.write(unit * ((1 << 20) // len(unit)))
+    with little_memory(1 << 24), pytest.raises(InputError, match=told):
+        read_table(path)
+
+
+def test_tables_that_unfold_a_hundredfold_are_read(tmp_path):
+    X = (np.random.default_rng(0).random((2000, 500)) < 0.01).astype(float)
+    path = tmp_path / "rare.csv.gz"
+    path.write_bytes(gzip.compress("\n".join(",".join(str(int(x)) for x in row) for row in X).encode(), 9))
+    assert_array_equal(read_table(path).X, X)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (npy_header((10**15, 2)), "needs 16000000000000000 bytes, and 0 are there"),
+        (npy_header((10, 2)) + b"1234", "needs 160 bytes, and 4 are there"),
+        (npy_header((1 << 61, 1 << 61)), "needs"),
+        (npy_header((-1, 2)), "its shape is none"),
+        (npy_header("7"), "its shape is none"),
+        (npy_header((1,), "|O") + b"cos\nsystem\n", "its dtype '|O' is neither of numbers nor of texts"),
+        (npy_header((2,), "<M8[s]") + bytes(16), "neither of numbers nor of texts"),
+        (npy_header((1 << 60,), "<U0"), "neither of numbers"),
+        (npy_header((1,), "<f7") + bytes(7), "its dtype '<f7' is unknown"),
+        (npy_header("(" * 3000 + "1,)"), "its header cannot be read"),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b"(" * 10000, "its header has 2147483648 bytes"),
+        (b"\x93NUMPY\x09\x00", "does not begin as an array saved by numpy"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_arrays_that_are_not_what_they_claim(tmp_path, content, told, ending):
+    path = tmp_path / f"t{ending}"
+    if ending == ".npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("X.npy", content)
+    with little_memory(1 << 20), pytest.raises(FileError, match=f"is not a {ending} file of numbers.*{re.escape(told)}"):
+        read_table(path)
+
+
+def test_archives_that_are_not_what_they_claim(tmp_path):
+    path = tmp_path / "t.npz"
+
+    def refused(told):
+        with little_memory(4 << 20), pytest.raises(FileError, match=told):
+            read_table(path)
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("X.npy", "w") as member:
+        member.write(npy_header((100 << 17, 1)))
+        for _ in range(100):
+            member.write(bytes(1 << 20))
+    refused("array 'X': .* bytes unfold to .*save it without compression")
+    np.savez(path, X=np.ones((3, 2)))
+    good = path.read_bytes()
+    path.write_bytes(
+        good.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0").replace(b"PK\1\2-\3-\0\0\0", b"PK\1\2-\3-\0\1\0")
+    )
+    refused("encrypted")
+    path.write_bytes(good[:-30])
+    refused("not a zip file")
+    path.write_bytes(good[:150] + bytes([good[150] ^ 1]) + good[151:])
+    refused("Bad CRC-32")
+    path.write_bytes(b"PK\1\2" * 5000)
+    refused("it lists more than 4096 arrays")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", b"")
+        archive.writestr("X", b"")
+    refused("two arrays of one name")
+    np.savez(path, X=np.ones((1, 1)), feature_names=np.array([0xD800], np.uint32).view("<U1"))
+    refused("what is no character")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"indices": np.array([9999] * 10, np.int32)}, "indices must be < 4"),
+        ({"indptr": np.array([0, 9, 3, 4, 5, 10], np.int32)}, "non-decreasing"),
+        ({"indptr": np.array([0, 2, 4, 6, 8, 2**31 - 1], np.int32)}, "do not fit together"),
+        ({"indices": np.zeros(10)}, "its array 'indices' is of dtype float64"),
+        ({"shape": np.array([5, 2**62])}, "its shape is"),
+        ({"shape": np.array([5])}, "its shape is"),
+        ({"shape": np.array([-5, 4])}, "its shape is"),
+        ({"data": np.array(["x"] * 10)}, "its entries are of dtype"),
+        ({"format": np.array("os.system")}, "its format is 'os.system'; allowed are csr, csc, bsr, coo, dia"),
+        ({"format": np.array([])}, "its format is ''"),
+        ({"format": np.array("csc")}, "do not fit together"),
+        ({"format": np.array("coo")}, "it has no array 'row'"),
+        ({"format": np.array("coo"), "row": np.full(10, 5), "col": np.zeros(10, int)}, "do not fit together"),
+        ({"format": np.array("dia"), "offsets": np.arange(3)}, "do not fit together"),
+    ],
+)
+def test_sparse_matrices_whose_parts_do_not_fit(tmp_path, changes, told):
+    path = tmp_path / "t.npz"
+    sparse.save_npz(path, sparse.random(5, 4, 0.5, format="csr", random_state=0))
+    with np.load(path) as archive:
+        parts = dict(archive) | changes
+    np.savez(path, **parts)
+    with little_memory(1 << 20), pytest.raises(FileError, match=told):
+        read_table(path)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "dia"])
+def test_all_formats_of_scipy_are_read(tmp_path, form):
+    X = sparse.random(6, 4, 0.4, format=form, random_state=0)
+    sparse.save_npz(tmp_path / "t.npz", X)
+    assert_array_equal(read_table(tmp_path / "t.npz").X.toarray(), X.toarray())
+
+
+def test_parquet_that_is_none_or_unfolds_without_end(tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1" + bytes(range(100)) + b"PAR1")
+    with pytest.raises(FileError, match="is not a parquet file"):
+        read_table(path)
+    pandas.DataFrame({"a": np.zeros(300_000)}).to_parquet(path)
+    assert read_table(path).X.shape == (300_000, 1)
+    monkeypatch.setattr(array_files, "UNHINDERED", 1 << 20)
+    with pytest.raises(InputError, match=r"unfold to 24.* save it as \.npy"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_pipes_and_folders_are_not_waited_for(tmp_path, ending):
+    os.mkfifo(tmp_path / f"pipe{ending}")
+    with pytest.raises(FileError, match="is a pipe, not a file"):
+        read_table(tmp_path / f"pipe{ending}")
+    np.savetxt(tmp_path / "north.csv", np.ones((2, 2)), delimiter=",")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "north.csv")
+    assert read_table(tmp_path / "link.csv").X.shape == (2, 2)

@@ -133,9 +133,8 @@ def with_argument(text: str) -> list[int]:
 
 def reissue(kit: Path, authority: Path, begin: datetime, end: datetime) -> None:
     """Give a site's key another certificate, signed by an authority: its own federation's or another's."""
-    state = json.loads(next(authority.rglob("cert.json")).read_text())
-    key: Any = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
-    root = x509.load_pem_x509_certificate(state["root_cert"].encode())
+    key: Any = serialization.load_pem_private_key((authority / "ca.key").read_bytes(), None)
+    root = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
     old = x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
     made = x509.CertificateBuilder().subject_name(old.subject).issuer_name(root.subject).public_key(old.public_key())
     made = made.serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(end)

@@ -300,6 +300,19 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
         assert rights["byoc"] == rights["shell_commands"] == rights["operate"] == "none"
         assert json.loads((kit / "startup" / "fed_client.json").read_text())["require_signed_jobs"] is True
     assert not list(parties.folder.glob("*/startup/*root*.key"))
+    authority = {path.name: path for path in (parties.folder / "authority").rglob("*")}
+    assert set(authority) == {"ca.key", "ca.crt"}
+    assert authority["ca.key"].stat().st_mode & 0o777 == 0o600
+    for key in parties.folder.rglob("*.key"):  # of every private key there is one copy
+        secret = key.read_bytes().split()[5]
+        holders = [path for path in parties.folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
+        assert holders == [key]
+
+
+def test_logs_are_their_owners_alone(engine: Any, parties: Parties) -> None:  # noqa: ARG001
+    logs = [log for kit in (*NAMES, "coordinator") for log in (parties.folder / kit).rglob("*log.txt")]
+    assert len(logs) > len(NAMES)
+    assert {oct(log.stat().st_mode & 0o777) for log in logs} == {"0o600"}
 
 
 def test_a_kit_of_an_earlier_format_is_refused_by_name(parties: Parties, tmp_path: Path) -> None:

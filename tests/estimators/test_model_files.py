@@ -15,7 +15,9 @@ from sklearn.exceptions import NotFittedError
 
 import eigenpact as ep
 from eigenpact.errors import FileError
-from eigenpact.estimators.model_files import SHAPES, check_model_target, load_model, save_model
+from eigenpact.estimators.model_checks import SHAPES
+from eigenpact.estimators.model_files import check_model_target, load_model, save_model
+from eigenpact.runtime.ledger import RECORD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 6)) * [5, 4, 3, 2, 1, 1]
@@ -188,13 +190,43 @@ def test_newer_format(model: Path):
     "changes",
     [
         {"format_version": "one"},
+        {"format_version": True},
         {"n_samples": "many"},
+        {"n_samples": -5},
+        {"n_samples": 10**400},
+        {"rounds": -1},
+        {"setup_rounds": 1.5},
+        {"converged": 1},
+        {"stop_reason": None},
+        {"angle_estimate": -1.0},
+        {"angle_estimate": float("nan")},
+        {"between_site_share": 1e300},
+        {"solver_used": ["krylov"]},
+        {"solver_choice": [1, [2]]},
+        {"solver_choice": [{"solver": []}]},
         {"sites": "A"},
+        {"sites": [1, 2]},
+        {"sites": [[1], {}]},
+        {"sites": []},
+        {"sites": ["A", "A"]},
         {"parameters": {}},
+        {"parameters": {"n_components": [1], "center": "pooled", "scale": None, "tol": None, "max_rounds": 9, "solver": "gram"}},
+        {"parameters": {"n_components": 1, "center": 0, "scale": None, "tol": None, "max_rounds": 9, "solver": "gram"}},
         {"feature_names": ["a"]},
+        {"feature_names": ["p"] * 6},
+        {"feature_names": [1, None, [2], {}, 3, 4]},
+        {"ledger": [1]},
         {"ledger": [[1, 2]]},
+        {"ledger": [[1, 0, 1, "f", None, ["A"], [[2]], ["float64"], 16, ""]]},
+        {"ledger": [[1, 0, 1, "f", ["A"], ["B"], [[2]], ["float64"], 1e300, ""]]},
+        {"ledger": [[1, 0, 1, "f", ["A"], ["B"], [[2]], ["float64"], -16, ""]]},
+        {"ledger": [[1, 0, 1, "f", ["A"], ["B"], [["2"]], ["float64"], 16, ""]]},
+        {"ledger": [[1, 0, 1, "f", ["A"] * 30000, ["B"] * 30000, [[2]], ["float64"], 16, ""]]},
         {"history": [{"rounds": 1}]},
         {"history": [3]},
+        {"history": [dict.fromkeys(RECORD, 1) | {"details": {}, "seconds": "x"}]},
+        {"history": [dict.fromkeys(RECORD, 1) | {"details": {}, "evil": 1}]},
+        {"sha256": 3},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -240,3 +272,77 @@ def test_other_types_are_refused_and_nothing_is_unpickled(model: Path):
     replace_arrays(model, mean=np.array([print] * 6, dtype=object))
     with pytest.raises(FileError, match=r"is not a \.npz file of numbers"):
         load_model(model)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"format": ' + "9" * 5000 + "}", "4300 digits"),
+        ('{"format": NaN}', "NaN is not a number"),
+        ('{"format"', "is not JSON"),
+        ("", "is not JSON"),
+    ],
+)
+def test_manifests_that_are_no_json(model: Path, text: str, told: str):
+    (model / "manifest.json").write_text(text)
+    with pytest.raises(FileError, match=rf"manifest\.json is damaged .*{told}"):
+        load_model(model)
+
+
+def test_a_manifest_of_any_size_is_not_read(model: Path):
+    os.truncate(model / "manifest.json", 1 << 40)  # a file with a hole takes no room on disk
+    with pytest.raises(FileError, match="has 1099511627776 bytes, and at most 67108864 are read"):
+        load_model(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("components", np.full((2, 6), np.nan), "holds NaN or infinity"),
+        ("components", 1e6 * np.eye(2, 6), "not orthonormal"),
+        ("components", np.ones((2, 6)) / np.sqrt(6), "not orthonormal"),
+        ("explained_variance", np.array([2.0, -1.0]), "negative"),
+        ("explained_variance_ratio", np.array([2.0, 1.0]), "share above 1"),
+        ("singular_values", np.array([np.inf, 1.0]), "NaN or infinity"),
+        ("scale", np.zeros(6), "not positive"),
+        ("scale", np.array([1, 1, 1, 1, 1, -1.0]), "not positive"),
+        ("noise_variance", np.array(-1.0), "negative"),
+    ],
+)
+def test_numbers_that_no_fit_gives(model: Path, name: str, value: Any, told: str):
+    replace_arrays(model, **{name: value})
+    with pytest.raises(FileError, match=rf"arrays\.npz: .*{told}"):
+        load_model(model)
+
+
+def test_arrays_that_no_model_has_are_not_read(model: Path):
+    replace_arrays(model, zeros=np.zeros(3))
+    with pytest.raises(FileError, match="holds 'zeros' too"):
+        load_model(model)
+    with np.load(model / "arrays.npz") as archive:
+        arrays = {name: archive[name] for name in SHAPES}
+    np.savez_compressed(model / "arrays.npz", **arrays | {"mean": np.zeros(10**6)})
+    edit(model, sha256=hashlib.sha256((model / "arrays.npz").read_bytes()).hexdigest())
+    with pytest.raises(FileError, match="array 'components' is compressed"):
+        load_model(model)
+
+
+@pytest.mark.parametrize("file", ["arrays.npz", "manifest.json"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_read(model: Path, file: str, kind: str):
+    (model / file).rename(model.parent / file)
+    make: Any = {"link": lambda path: path.symlink_to(model.parent / file), "pipe": os.mkfifo, "folder": Path.mkdir}[kind]
+    make(model / file)
+    with pytest.raises(FileError, match=f"{file} is a {kind}, not a file"):
+        load_model(model)
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_model_is_not_written_through_a_link(model: Path, dangling: bool):
+    link = model.parent / "link"
+    link.symlink_to(model.parent / "nowhere" if dangling else model)
+    before = sorted(os.listdir(model.parent))
+    with pytest.raises(FileError, match="link is a link; give the folder that it stands for"):
+        save_model(fitted(), link, overwrite=True)
+    assert sorted(os.listdir(model.parent)) == before

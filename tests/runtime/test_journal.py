@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from eigenpact.errors import FileError, JournalError, WireError
 from eigenpact.runtime import At, Driver, Gather, Journal, Max, Progress, SiteServer, Sum
 from eigenpact.runtime import steps as steps_module
-from eigenpact.runtime.journal import MAGIC, Entry
+from eigenpact.runtime.journal import MAGIC, Entry, _checksum, _read, _record
 from tests.runtime.programs import ROUNDS, action, bits, chained, count, plain, remembering, repeating, set_up
 
 PROGRAMS = [plain, repeating, remembering, chained]
@@ -171,7 +172,8 @@ def test_a_foreign_file_is_refused_and_left_alone(path, content):
 FORMATS = [
     (1, "format 1, without digests .* the earlier"),
     (2, "format 2, whose requests name functions by the modules they were in.* the earlier"),
-    (4, "format 4; .* the later"),
+    (3, "format 3, whose records do not tell which one they follow.* the earlier"),
+    (5, "format 5; .* the later"),
 ]
 
 
@@ -209,9 +211,9 @@ def test_a_description_may_hold_tuples(path):
 
 
 def test_paths_that_cannot_be_used_are_named(tmp_path):
-    with pytest.raises(FileError, match="cannot read journal"):
+    with pytest.raises(FileError, match="is a folder, not a file; choose another path"):
         Journal(tmp_path, ABOUT)
-    with pytest.raises(FileError, match=r"cannot write journal.*nowhere"):
+    with pytest.raises(FileError, match=r"the journal .*nowhere.* cannot be written"):
         Journal(tmp_path / "nowhere" / "run.journal", ABOUT)
 
 
@@ -290,6 +292,161 @@ def test_a_journal_whose_description_is_damaged_is_refused_and_left_alone(start_
     with pytest.raises(JournalError, match="damaged"):
         Journal(path, ABOUT)
     assert path.read_bytes() == bytes(damaged)
+
+
+# -- forgery ------------------------------------------------------------------------------------
+
+
+def records(path):
+    """Header and entries of a journal."""
+    return _read(path)[0]
+
+
+def forge(path, entries):
+    """Write a journal whose checksums are good."""
+    content = [MAGIC]
+    for entry in entries:
+        content.append(_record(entry, content[-1][8:24] if len(content) > 1 else MAGIC))
+    path.write_bytes(b"".join(content))
+
+
+def changed(entries, number, arrays=None, **facts):
+    entry = entries[number]
+    new = Entry({k: v for k, v in (entry.facts | facts).items() if v is not ...}, entry.arrays if arrays is None else arrays)
+    return [*entries[:number], new, *entries[number + 1 :]]
+
+
+def test_what_is_left_out_moved_or_of_another_journal_is_dropped(start_run, path, tmp_path):
+    """And the run goes on to the same bits."""
+    whole, _ = start_run(plain)
+    start_run(plain, journal_path=tmp_path / "other")
+    pieces, at, content = [], len(MAGIC), path.read_bytes()
+    while at < len(content):
+        end = at + 24 + int.from_bytes(content[at : at + 8], "little")
+        pieces.append(content[at:end])
+        at = end
+    foreign = (tmp_path / "other").read_bytes()[len(MAGIC) + len(pieces[0]) :]
+    for some in (
+        [*pieces[:3], *pieces[4:]],
+        [*pieces[:3], pieces[4], pieces[3], *pieces[5:]],
+        [*pieces[:4], pieces[3], *pieces[4:]],
+        [pieces[0], foreign],
+    ):
+        path.write_bytes(MAGIC + b"".join(some))
+        journal = Journal(path, ABOUT)
+        assert len(journal.rest()) < ENTRIES - 1
+        journal.close()
+        assert bits(start_run(plain)[0]) == bits(whole)
+
+
+@pytest.mark.parametrize(
+    ("number", "facts", "told"),
+    [
+        (0, {"run": ...}, "'run' is missing"),
+        (0, {"seed": "x"}, "'seed' is 'x'"),
+        (0, {"key": "x"}, "its key is none"),
+        (0, {"description": ...}, "'description' is missing"),
+        (1, {"known": ...}, "record 1 .*'known' is missing"),
+        (1, {"kind": "sum"}, "record 1 is none that a run writes"),
+        (1, {"rounds": [1, 2, 3]}, "'rounds' is a list"),
+        (2, {"digests": {"A": 1}}, "'digests' is a dict"),
+        (3, {"kind": ...}, "record 3 .*'kind' is missing"),
+        (3, {"kind": 7}, "'kind' is 7"),
+        (3, {"kind": []}, "'kind' is a list"),
+        (3, {"kind": "state"}, "'names' is missing"),
+        (3, {"ledger": None}, "'ledger' is None"),
+        (3, {"ledger": [[1]]}, "'ledger' is a list"),
+        (3, {"function": "eigenpact:other/1"}, "step 1 was"),
+    ],
+)
+def test_forged_facts_are_refused(start_run, path, number, facts, told):
+    start_run(plain)
+    forge(path, changed(records(path), number, **facts))
+    with pytest.raises(JournalError, match=told):
+        start_run(plain)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda _: (), r"step \d has a result that no site gives \(0 arrays\)"),
+        (lambda a: (a, a), "2 arrays"),
+        (lambda _: (np.zeros(7),), "has shape"),
+        (lambda a: (a * np.nan,), "NaN"),
+    ],
+)
+def test_forged_results_are_refused(start_run, path, change, told):
+    start_run(plain)
+    entries = records(path)
+    number = next(i for i, entry in enumerate(entries) if entry.facts.get("function") == action.name)
+    forge(path, changed(entries, number, change(entries[number].arrays[0])))
+    with pytest.raises(JournalError, match=told):
+        start_run(plain)
+
+
+def test_a_sum_changed_by_a_forger_is_not_believed_by_the_next_step(start_run, path):
+    """Because it would have been asked with other arguments; only the last one can be changed without notice."""
+    start_run(plain)
+    entries = records(path)
+    numbers = [i for i, entry in enumerate(entries) if entry.facts.get("function") == action.name]
+    forge(path, changed(entries, numbers[0], (entries[numbers[0]].arrays[0] * 1.001,)))
+    with pytest.raises(JournalError, match="or the arguments or sites differ"):
+        start_run(plain)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"[" * 200_000, b"\xff" * 30, (2**63).to_bytes(8, "little"), b""], ids=["deep", "no JSON", "long", "empty"]
+)
+def test_records_that_cannot_be_read_are_refused(path, payload):
+    Journal(path, ABOUT).close()
+    whole = (len(payload).to_bytes(8, "little") + payload) if payload[:1] == b"[" else payload
+    content = path.read_bytes()
+    before = content[len(MAGIC) + 8 : len(MAGIC) + 24]
+    path.write_bytes(content + len(whole).to_bytes(8, "little") + _checksum(before, whole) + whole)
+    with pytest.raises(JournalError, match="a record cannot be read"):
+        Journal(path, ABOUT)
+
+
+def test_a_record_longer_than_the_file_is_a_torn_tail(path):
+    Journal(path, ABOUT).close()
+    content = path.read_bytes()
+    path.write_bytes(content + (2**63).to_bytes(8, "little") + bytes(16))
+    journal = Journal(path, ABOUT)
+    journal.close()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder", "device"])
+def test_what_is_no_file_is_refused_and_left_alone(path, kind):
+    real = path.with_name("real")
+    if kind == "link":
+        Journal(real, ABOUT).close()
+    make = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda p: os.mknod(p, 0o600 | stat.S_IFCHR, os.makedev(1, 3))}
+    try:
+        make.get(kind, lambda p: p.symlink_to(real))(path)
+    except PermissionError:
+        pytest.skip("only root makes devices")
+    before = os.lstat(path)
+    with pytest.raises(FileError, match=f"is a {kind.split()[-1]}, not a file; choose another path"):
+        Journal(path, ABOUT)
+    after = os.lstat(path)
+    assert (after.st_ino, after.st_mode, after.st_rdev) == (before.st_ino, before.st_mode, before.st_rdev)
+    assert real.exists() == (kind == "link")
+
+
+def test_a_disk_that_is_really_full(path):
+    journal = Journal(path, ABOUT)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 1000, most[1]))
+    try:
+        with pytest.raises(FileError, match=r"run\.journal cannot be written: File too large; make room or choose another path"):
+            journal.append(Entry({"kind": "end"}, (np.zeros(10_000),)))
+        journal.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    again = Journal(path, ABOUT)
+    assert again.rest() == []
+    again.close()
 
 
 # -- resuming -----------------------------------------------------------------------------------
@@ -554,13 +711,15 @@ def test_a_site_missing_when_the_run_is_resumed(start_run, connect, three_sites,
 @pytest.mark.usefixtures("always_cut")
 @pytest.mark.parametrize("cut", range(1, 6))
 def test_killed_while_cutting(start_run, monkeypatch, path, cut, tmp_path):
-    """Before the new file has its name the old one counts; a half-written one is written over."""
+    """Before the new file has its name the old one counts; a half-written one beside it is nobody's."""
     whole, uninterrupted = start_run(plain, journal_path=tmp_path / "other")
     replace, left = Path.replace, [cut + 1]  # the first replacement makes the journal itself
+    half = path.with_name(f".half.{path.name}")
 
     def killing(self, target):
         left[0] -= 1
         if left[0] == 0:
+            half.write_bytes(self.read_bytes()[:-40])
             raise Killed
         return replace(self, target)
 
@@ -568,8 +727,6 @@ def test_killed_while_cutting(start_run, monkeypatch, path, cut, tmp_path):
         patched.setattr(Path, "replace", killing)
         with pytest.raises(Killed):
             start_run(plain)
-    half = path.with_name(path.name + ".cut")
-    half.write_bytes(half.read_bytes()[:-40])
     result, driver = start_run(plain)
     assert bits(result[:3]) == bits(whole[:3])
     assert account(driver) == list(uninterrupted.ledger)

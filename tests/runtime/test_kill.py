@@ -44,7 +44,7 @@ def kill_at(step, how):
         if count[0] == step and how == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         if count[0] == step and how == "while":
-            record = journal._record(entry)
+            record = journal._record(entry, self._last)
             self._file.write(record[: len(record) // 2])
             self._file.flush()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -329,8 +329,37 @@ def test_nothing_leaves_when_the_ledger_cannot_be_written(gate: Gate, tmp_path: 
     server.admit("r1", PLAN.to_dict())
     (tmp_path / "ledger.jsonl").unlink()
     (tmp_path / "ledger.jsonl").mkdir()
-    with pytest.raises(FileError, match="nothing was sent"):
+    with pytest.raises(FileError, match=r"ledger\.jsonl is a folder, not a file"):
         server.execute(request(1, "product", np.eye(3, 2)), 0)
+
+
+TIMED = '{"time":"2026-01-01T00:00:00+00:00","what":"sent",'
+DAMAGED = [
+    '{"time": "20\n',
+    "5\n",
+    "[" * 100_000 + "\n",
+    '{"what": "sent"}\n',
+    '{"time": "today", "what": "sent"}\n',
+    '{"time": "2026-01-01T00:00:00", "what": "sent"}\n',
+    TIMED + '"columns":"x"}\n',
+    TIMED + '"columns":' + "9" * 5000 + "}\n",
+    TIMED + '"columns":NaN}\n',
+    TIMED + '"run":[]}\n',
+]
+
+
+def test_rules_that_must_be_there() -> None:
+    with pytest.raises(InputError, match="rule functions is missing; it must be a list of texts"):
+        Policy.from_dict({"solvers": []})
+
+
+def test_a_row_of_a_clock_that_was_ahead_is_told(tmp_path: Path) -> None:
+    gate_of(tmp_path).admit("r1", PLAN.to_dict())
+    path = tmp_path / "ledger.jsonl"
+    ahead = (datetime.now(UTC) + timedelta(days=400)).isoformat()
+    path.write_text(json.dumps(read_site_ledger(path)[0] | {"time": ahead}) + "\n")
+    with pytest.raises(FileError, match="which is yet to come; set this machine's clock, or correct the row"):
+        SiteLedger(path)
 
 
 def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_not(tmp_path: Path) -> None:
@@ -342,7 +371,7 @@ def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_not(tmp_path: Path) -
     for run in ("r2", "r3"):  # what is written next does not join the torn line
         gate_of(tmp_path).admit(run, PLAN.to_dict())
     assert [row["run"] for row in read_site_ledger(path)] == ["r1", "r2", "r3"]
-    for damaged in ('{"time": "20\n', "5\n"):
+    for damaged in DAMAGED:
         path.write_text(whole + damaged + whole)
         with pytest.raises(FileError, match="line 2"):
             SiteLedger(path)

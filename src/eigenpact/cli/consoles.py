@@ -1,4 +1,7 @@
-"""Where commands write: results to standard output, progress and errors to standard error."""
+"""Where commands write: results to standard output, progress and errors to standard error.
+
+Names and reasons come from files and from other parties.  Nothing in them is markup, and nothing in them steers a terminal.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ FILE_WIDTH = 120
 
 def stdout() -> Console:
     """For results."""
-    return Console(width=_width(sys.stdout))
+    return Console(width=_width(sys.stdout), markup=False, emoji=False)
 
 
 def stderr() -> Console:
     """For progress, warnings and errors."""
-    return Console(stderr=True, width=_width(sys.stderr))
+    return Console(stderr=True, width=_width(sys.stderr), markup=False, emoji=False)
 
 
 def print_error(error: Exception) -> None:
@@ -31,8 +34,17 @@ def print_error(error: Exception) -> None:
 
 
 def tell(console: Console, text: str, style: str = "") -> None:
-    """Print text as it is: no markup, no colours for numbers, no line breaks of its own."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    """Print text as it is: no markup, no colours for numbers, no line breaks of its own; a terminal is told nothing else."""
+    console.print(harmless(text, keep="\n"), style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def harmless(text: str, keep: str = "") -> str:
+    """Text of a file or of another party, for a terminal: what is no letter, sign or blank is spelt out.
+
+    >>> print(harmless("site\\x1b[31m A"))
+    site\\x1b[31m A
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def _width(stream: TextIO) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,17 @@ from ..errors import FileError, InputError
 from ..estimators.plans import functions_of
 from ..estimators.registry import solvers_for
 from ..runtime import Policy
+from ..runtime.forms import fits
+from ..storage import read_regular
 
 SHIPPED = ("gram", "krylov", "lanczos", "davidson", "subspace")
 """What a new kit allows: exact solvers of which a site answers sums alone."""
 
 ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 COORDINATOR_TIMEOUT = 60.0
+MOST_BYTES = 1 << 20
+"""Of a file of settings."""
+
 SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
 
 POLICY = f"""\
@@ -78,7 +83,10 @@ class SiteFile:
         """From a file; paths are relative to its folder."""
         facts = read_toml(path, SITE_KEYS, needed=("data",))
         for key, value in facts.items():
-            if not isinstance(value, int | float if key == "coordinator_timeout" else str):
+            good = (
+                fits(value, float) and value > 0 if key == "coordinator_timeout" else isinstance(value, str) and "\0" not in value
+            )
+            if not good:
                 raise InputError(f"{path}: {key} = {value!r} must be {'seconds' if key == 'coordinator_timeout' else 'a path'}")
         folder = path.absolute().parent
         places = {key: folder / facts[key] for key in ("kit", "data", "policy", "ledger") if key in facts}
@@ -115,9 +123,9 @@ def read_policy(path: Path | None) -> Policy:
     facts = tomllib.loads(POLICY) if path is None else read_toml(path)
     if not facts:
         raise InputError(f"{path} holds no rule; name at least the solvers: solvers = {json.dumps(list(SHIPPED))}")
-    solvers = facts.get("solvers", list(SHIPPED))
-    listed = facts.get("functions", [])
-    policy = Policy.from_dict({"solvers": solvers, "functions": listed} | _without(facts, "solvers", "functions"), str(path))
+    policy = Policy.from_dict({"solvers": list(SHIPPED), "functions": []} | facts, str(path))
+    if not policy.solvers:
+        raise InputError(f"{path} allows no solver; add a line such as solvers = {json.dumps(list(SHIPPED))}")
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}
     unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
     if unknown and not policy.modules:
@@ -128,10 +136,12 @@ def read_policy(path: Path | None) -> Policy:
 def read_toml(path: Path, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict[str, Any]:
     """A TOML file; of the keys that are ``known`` (none: any) those that are ``needed`` must be there."""
     try:
-        facts = tomllib.loads(path.read_text(encoding="utf-8"))
+        facts = tomllib.loads(read_regular(path, MOST_BYTES, follow=True).decode("utf-8-sig"))
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}; check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise InputError(f"{path} is not a TOML file: {error}") from error
     unknown = sorted(set(facts) - set(known)) if known else []
     missing = [key for key in needed if key not in facts]
@@ -139,7 +149,3 @@ def read_toml(path: Path, known: Sequence[str] = (), needed: Sequence[str] = ())
         what = "unknown" if unknown else "missing"
         raise InputError(f"{path}: {(unknown or missing)[0]!r} is {what}; known are {', '.join(known)}")
     return facts
-
-
-def _without(facts: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if name not in names}

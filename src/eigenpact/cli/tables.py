@@ -10,6 +10,7 @@ from ..estimators import FederatedPCA
 from ..report.messages import bytes_text, steps, what_left
 from ..runtime import Ledger
 from ..runtime.ledger import COORDINATOR
+from .consoles import harmless
 
 SHOWN_COMPONENTS = 10
 SHOWN_SITES = 12
@@ -28,7 +29,7 @@ def facts(pca: FederatedPCA) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in _facts(pca):
-        table.add_row(name, value)
+        table.add_row(name, harmless(value))
     return table
 
 
@@ -77,7 +78,7 @@ def left(ledger: Ledger) -> Table:
     for row in rows:
         name = row.function + (" (set-up)" if row.setup else "")
         name += f" to {row.receiver}" if len(receivers) > 1 else ""
-        table.add_row(name, row.shapes, str(row.times), bytes_text(row.bytes_per_site), bytes_text(row.bytes))
+        table.add_row(harmless(name), row.shapes, str(row.times), bytes_text(row.bytes_per_site), bytes_text(row.bytes))
     return table
 
 
@@ -92,7 +93,8 @@ def messages(ledger: Ledger) -> Table:
     table.add_column("bytes each", justify="right")
     table.add_column("note", overflow="fold")
     for s in steps(ledger):
-        table.add_row(str(s.round), s.function, s.sender, s.receiver, s.shapes, s.dtypes, str(s.bytes_each), s.note)
+        texts = (str(s.round), s.function, s.sender, s.receiver, s.shapes, s.dtypes, str(s.bytes_each), s.note)
+        table.add_row(*map(harmless, texts))
     return table
 
 

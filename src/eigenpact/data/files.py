@@ -7,16 +7,15 @@ import http.client
 import importlib.util
 import os
 import warnings
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import DataUnavailableError, FileError
-from ..storage import replacing, writing
+from ..errors import DataUnavailableError, FileError, InputError
+from ..storage import open_regular, replacing, writing
+from .array_files import Archive
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -104,9 +103,10 @@ def images_sha256(arrays: Arrays, source: object) -> str:
 def read_npz(path: Path) -> Arrays:
     """Return all arrays of a .npz file; nothing in it is ever unpickled."""
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        with open_regular(path, follow=True) as stream:
+            archive = Archive(stream)
+            return {name: archive.read(name) for name in archive.names}
+    except InputError as error:
         raise FileError(f"{path} is not a readable .npz file ({error}); delete it and fetch it again") from error
 
 

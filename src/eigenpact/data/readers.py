@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from ..errors import FileError, InputError, InputTypeError, MissingExtraError
+from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
+from ..storage import check_regular, open_regular
+from .array_files import Archive, check_expansion, read_npy
 from .checks import check_numeric
+from .sparse_files import read_sparse
 from .text_tables import read_text_table
 
 
@@ -60,6 +60,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if extension is None:
         raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
     try:
+        check_regular(file, follow=True)
         if file.stat().st_size == 0:
             raise FileError(f"{file} is empty; give a table with at least one row")
         table = READERS[extension](file)
@@ -69,6 +70,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         raise FileError(f"{file} does not exist; check the path (the current folder is {Path.cwd()})") from error
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
+    except MemoryError as error:
+        raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
     return _checked(file, table)
 
 
@@ -122,22 +125,32 @@ def _read_text(file: Path, delimiter: str) -> Table:
     return Table(*read_text_table(file, delimiter))
 
 
-def _read_numpy(file: Path) -> Table:
-    """One array, a sparse matrix, or several arrays with names."""
-    ending = file.suffix.lower()
+def _begins(file: Path, magic: bytes) -> bool:
+    with open_regular(file, follow=True) as stream:
+        return stream.read(len(magic)) == magic
+
+
+def _read_npy(file: Path) -> Table:
+    if _begins(file, b"PK"):
+        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
     try:
-        with file.open("rb") as stream:
-            archive = np.load(stream, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                return Table(archive)
-            if ending == ".npy":
-                raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
-            if {"format", "shape", "data"} <= set(archive.files):
-                return Table(_read_sparse(file))
-            arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, EOFError, KeyError, zlib.error, zipfile.BadZipFile) as error:
-        save = "numpy.save" if ending == ".npy" else "numpy.savez"
-        raise FileError(f"{file} is not a {ending} file of numbers ({error}); save it with {save}") from error
+        return Table(read_npy(file))
+    except InputError as error:
+        raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
+
+
+def _read_npz(file: Path) -> Table:
+    """A sparse matrix, or arrays with names."""
+    if _begins(file, b"\x93NUMPY"):
+        return _read_npy(file)
+    try:
+        with open_regular(file, follow=True) as stream:
+            archive = Archive(stream)
+            if {"format", "shape", "data"} <= set(archive.names):
+                return Table(read_sparse(archive))
+            arrays = {name: archive.read(name) for name in archive.names}
+    except InputError as error:
+        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
     key = _matrix_key(file, arrays)
     return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
 
@@ -156,23 +169,30 @@ def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(value) for value in values.ravel().tolist())
 
 
-def _read_sparse(file: Path) -> Any:
-    matrix = sparse.load_npz(file).tocsr()
-    matrix.check_format(full_check=True)
-    matrix.sum_duplicates()
-    return matrix
-
-
 def _read_parquet(file: Path) -> Table:
     try:
-        frame = importlib.import_module("pandas").read_parquet(file)
+        importlib.import_module("pandas")
+        parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
     except ImportError as error:
         raise MissingExtraError(
             f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
         ) from error
-    except ValueError as error:
+    try:
+        with parquet.ParquetFile(file, pre_buffer=False) as content:  # its threads outlive an error, and crash
+            _check_parquet(file, content.metadata)
+            frame = content.read(use_threads=False, use_pandas_metadata=True).to_pandas(use_threads=False)
+        return table_from_frame(frame, site_name(file))
+    except EigenpactError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:  # pandas' notes may be damaged, too
         raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-    return table_from_frame(frame, site_name(file))
+
+
+def _check_parquet(file: Path, metadata: Any) -> None:
+    """Rows that are all alike take no room in a parquet file, but in memory they do."""
+    cells = 8 * metadata.num_rows * metadata.num_columns
+    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    check_expansion(file, max(cells, unpacked), file.stat().st_size, "save it as .npy")
 
 
 def table_from_frame(frame: Any, site: str) -> Table:
@@ -203,7 +223,7 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".tsv": partial(_read_text, delimiter="\t"),
     ".csv.gz": partial(_read_text, delimiter=","),
     ".tsv.gz": partial(_read_text, delimiter="\t"),
-    ".npy": _read_numpy,
-    ".npz": _read_numpy,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
     ".parquet": _read_parquet,
 }

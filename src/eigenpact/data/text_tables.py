@@ -1,29 +1,38 @@
 """Read .csv and .tsv tables, with or without a header and row ids, without pandas.
 
 Tables of plain numbers go through numpy's C parser; whatever it cannot read goes through a slower reader that accepts missing
-cells and can name the line and column of a cell it cannot accept.
+cells and quotes, and can name the line and column of a cell it cannot accept.
+
+A small file can unfold to a line without end, or to lines that are all empty.  So the bytes are counted before they become text.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import io
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FileError, InputError
+from ..storage import open_regular
+from .array_files import PIECE, check_expansion
 
 MISSING = frozenset({"", "na", "nan"})
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
+LONGEST_LINE = 1 << 24
+"""Bytes of one line; a line's cells take up to twenty times as much while it is read."""
+
 ID_HINT = "if the first column holds row ids, begin the file with a header line whose first cell is 'id'"
 
 
@@ -60,10 +69,37 @@ def read_text_table(path: Path, delimiter: str) -> TextTable:
     return X, layout.names, ids
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+@contextmanager
+def _open(path: Path) -> Iterator[TextIO]:
+    with open_regular(path, follow=True) as file:
+        unfolded = gzip.GzipFile(fileobj=file) if path.suffix.lower() == ".gz" else file
+        counted = io.BufferedReader(_Counted(path, unfolded, file), PIECE)
+        with io.TextIOWrapper(counted, encoding="utf-8-sig") as text:
+            yield text
+
+
+class _Counted(io.RawIOBase):
+    """Bytes of a table; a line that is too long, and a file that unfolds to far more than it has, are refused as they come."""
+
+    def __init__(self, path: Path, inner: IO[bytes] | gzip.GzipFile, file: IO[bytes]) -> None:
+        self._path, self._inner, self._file = path, inner, file
+        self._read = self._line = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        piece = self._inner.read(len(buffer))
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+        self._line = len(piece) - end - 1 if end >= 0 else self._line + len(piece)
+        if self._line > LONGEST_LINE:
+            raise InputError(f"{self._path} has a line of more than {LONGEST_LINE} bytes; if it is a table, save it as .npy")
+        self._read += len(piece)
+        check_expansion(self._path, self._read, self._file.tell(), "if it is a table, unfold it with gunzip first")
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 def _is_number(cell: str) -> bool:
@@ -124,8 +160,8 @@ def _read_fast(path: Path, delimiter: str, layout: _Layout) -> tuple[NDArray[np.
         next(islice(stream, layout.skip, layout.skip), None)
         lines = _split_ids(stream, delimiter, layout.known_ids, ids) if layout.has_ids else stream
         try:
-            X = np.loadtxt(lines, delimiter=delimiter, comments=None, quotechar='"', ndmin=2)
-        except UnicodeDecodeError:
+            X = np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2)
+        except (UnicodeDecodeError, InputError):
             raise
         except ValueError:
             return None

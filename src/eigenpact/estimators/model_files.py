@@ -17,8 +17,6 @@ import hashlib
 import io
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -27,46 +25,35 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..errors import FileError, InputTypeError
+from ..data.array_files import Archive
+from ..errors import FileError, InputError, InputTypeError
 from ..runtime import Ledger, RoundRecord
-from ..storage import place_folder, writing
+from ..runtime.forms import fits, shown
+from ..storage import open_regular, parse_json, place_folder, read_regular, writing
 from .choices import describe_solver
+from .model_checks import PARAMETERS, SHAPES, wrong_arrays, wrong_facts
 from .pca import FederatedPCA
 
 FORMAT = "eigenpact model"
 FORMAT_VERSION = 1
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
-SHAPES = {
-    "components": "kd",
-    "explained_variance": "k",
-    "explained_variance_ratio": "k",
-    "singular_values": "k",
-    "mean": "d",
-    "scale": "d",
-    "noise_variance": "",
-}
-"""Arrays of a model and their axes: k components, d features."""
+MOST_BYTES = 1 << 26
+"""Of a manifest.  What it holds takes up to twenty times as much in memory."""
 
-PARAMETERS = ("n_components", "center", "scale", "tol", "max_rounds")
-FACTS: dict[str, tuple[str, Any]] = {
-    "sites_": ("sites", list),
-    "n_samples_seen_": ("n_samples", int),
-    "n_rounds_": ("rounds", int),
-    "n_setup_rounds_": ("setup_rounds", int),
-    "converged_": ("converged", bool),
-    "stop_reason_": ("stop_reason", str),
-    "angle_estimate_": ("angle_estimate", float | int | None),
-    "between_site_share_": ("between_site_share", float | int),
-    "solver_": ("solver_used", str),
-    "solver_choice_": ("solver_choice", list),
+FACTS = {
+    "sites_": "sites",
+    "n_samples_seen_": "n_samples",
+    "n_rounds_": "rounds",
+    "n_setup_rounds_": "setup_rounds",
+    "converged_": "converged",
+    "stop_reason_": "stop_reason",
+    "angle_estimate_": "angle_estimate",
+    "between_site_share_": "between_site_share",
+    "solver_": "solver_used",
+    "solver_choice_": "solver_choice",
 }
-"""Fitted attributes, their names in the manifest, and their types there."""
-
-TYPES = dict(FACTS.values()) | {
-    "parameters": dict, "feature_names": list | None, "history": list, "ledger": list, "sha256": str,
-}  # fmt: skip
-"""What must be in a manifest."""
+"""Fitted attributes and their names in the manifest."""
 
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -90,12 +77,12 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
     place = Path(folder)
     manifest = _read_manifest(place)
     arrays = _read_arrays(place, manifest["sha256"])
-    pca = FederatedPCA(**_parameters(place, manifest))
+    pca = FederatedPCA(**_parameters(manifest))
     for name, array in arrays.items():
         setattr(pca, f"{name}_", array)
     pca.n_components_, pca.n_features_in_ = arrays["components"].shape
     pca.noise_variance_ = float(arrays["noise_variance"])
-    for attribute, (key, _) in FACTS.items():
+    for attribute, key in FACTS.items():
         setattr(pca, attribute, manifest[key])
     pca.sites_ = tuple(manifest["sites"])
     names = manifest["feature_names"]
@@ -103,11 +90,11 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
         if len(names) != pca.n_features_in_:
             raise _damaged(place, f"{len(names)} feature names for {pca.n_features_in_} features")
         pca.feature_names_in_ = np.array(names, dtype=object)
-    pca.ledger_, pca.history_ = Ledger(), []
+    pca.ledger_ = Ledger()
     try:
         pca.ledger_.extend(manifest["ledger"])
-        pca.history_ = [RoundRecord(**record) for record in manifest["history"]]
-    except (TypeError, ValueError) as error:
+        pca.history_ = [RoundRecord.from_dict(record) for record in manifest["history"]]
+    except InputError as error:
         raise _damaged(place, str(error)) from error
     return pca
 
@@ -115,6 +102,8 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
 def check_model_target(folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Raise a FileError unless a model can be written to ``folder``; call it before a long computation."""
     place = Path(folder).resolve()
+    if Path(folder).is_symlink():
+        raise FileError(f"{folder} is a link; give the folder that it stands for, or another")
     if place.is_file():
         raise FileError(f"{folder} is a file; choose a folder that does not exist yet")
     if place.exists():
@@ -132,7 +121,7 @@ def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
     others = sorted(held - {ARRAYS, MANIFEST})
     if others:
         raise FileError(f"{folder} does not hold a model only, but also {', '.join(others[:5])}; choose another folder")
-    if held and not (MANIFEST in held and FORMAT.encode() in (place / MANIFEST).read_bytes()):
+    if held and not (MANIFEST in held and FORMAT.encode() in read_regular(place / MANIFEST, MOST_BYTES)):
         raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another folder")
 
 
@@ -146,7 +135,7 @@ def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "eigenpact": version("eigenpact"),
         "parameters": parameters,
-        **{key: getattr(pca, attribute) for attribute, (key, _) in FACTS.items()},
+        **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
@@ -169,69 +158,62 @@ def _npz(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
 
 def _read_manifest(place: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((place / MANIFEST).read_bytes())
+        manifest = parse_json(read_regular(place / MANIFEST, MOST_BYTES))
+    except FileError:
+        raise
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "does not exist" if not place.exists() else f"is not a model folder: it has no {MANIFEST}"
         raise FileError(f"{place} {what}; give the folder of a model") from error
     except OSError as error:
         raise FileError(f"{place / MANIFEST} cannot be read: {error.strerror}; check its permissions") from error
-    except ValueError as error:
+    except InputError as error:
         raise _damaged(place, f"it is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise FileError(f"{place} is not a model folder: its {MANIFEST} is not eigenpact's; give the folder of a model")
-    written = manifest.get("format_version")
-    if not isinstance(written, int) or written < 1:
-        raise _damaged(place, f"format_version is {written!r}")
+    written: Any = manifest.get("format_version")
+    if not fits(written, int) or written < 1:
+        raise _damaged(place, f"format_version is {shown(written)}")
     if written > FORMAT_VERSION:
         raise FileError(
-            f"{place} has model format {written}, written by eigenpact {manifest.get('eigenpact', 'unknown')}; "
+            f"{place} has model format {written}, written by eigenpact {str(manifest.get('eigenpact'))[:20]}; "
             f"this is eigenpact {version('eigenpact')}, which reads up to format {FORMAT_VERSION}: upgrade eigenpact"
         )
-    for key, types in TYPES.items():
-        if key not in manifest:
-            raise _damaged(place, f"{key!r} is missing")
-        if not isinstance(manifest[key], types):
-            raise _damaged(place, f"{key!r} is {manifest[key]!r}")
+    wrong = wrong_facts(manifest)
+    if wrong:
+        raise _damaged(place, wrong)
     return manifest
 
 
 def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
     file = place / ARRAYS
     try:
-        content = file.read_bytes()
+        with open_regular(file) as stream:
+            content = stream.read()
+    except FileError:
+        raise
     except OSError as error:
         raise _unusable(f"{file} cannot be read: {error.strerror}") from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise _unusable(f"{file} was changed since it was written: its sha256 is {found}, the manifest says {sha256}")
+        raise _unusable(f"{file} was changed since it was written: its sha256 is {found}, the manifest says {shown(sha256)}")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        archive = Archive(io.BytesIO(content), compressed=False)
+        missing, others = (sorted(names) for names in (set(SHAPES) - set(archive.names), set(archive.names) - set(SHAPES)))
+        if missing or others:
+            raise _unusable(
+                f"{file} " + (f"lacks the arrays {', '.join(missing)}" if missing else f"holds {shown(others[0])} too")
+            )
+        arrays = {name: archive.read(name) for name in SHAPES}
+    except InputError as error:
         raise _unusable(f"{file} is not a .npz file of numbers ({error})") from error
-    _check_shapes(file, arrays)
-    return {name: arrays[name] for name in SHAPES}
+    wrong = wrong_arrays(arrays)
+    if wrong:
+        raise _unusable(f"{file}: {wrong}")
+    return arrays
 
 
-def _check_shapes(file: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    missing = sorted(set(SHAPES) - set(arrays))
-    if missing:
-        raise _unusable(f"{file} lacks the arrays {', '.join(missing)}")
-    components = arrays["components"]
-    sizes = dict(zip("kd", components.shape, strict=True)) if components.ndim == 2 else {"k": -1, "d": -1}
-    for name, axes in SHAPES.items():
-        array = arrays[name]
-        if array.shape != tuple(sizes[axis] for axis in axes) or array.dtype.kind != "f":
-            wanted = "(n_components, n_features)" if -1 in sizes.values() else str(tuple(sizes[axis] for axis in axes))
-            found = f"{array.dtype} of shape {array.shape}"
-            raise _unusable(f"{file}: array {name!r} is {found}, expected are floats of shape {wanted}")
-
-
-def _parameters(place: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
     written = manifest["parameters"]
-    missing = [name for name in (*PARAMETERS, "solver", "random_state") if name not in written]
-    if missing:
-        raise _damaged(place, f"the parameter {missing[0]!r} is missing")
     solver = written["solver"] if isinstance(written["solver"], str) else manifest["solver_used"]
     return {name: written[name] for name in PARAMETERS} | {"solver": solver, "random_state": written["random_state"]}
 

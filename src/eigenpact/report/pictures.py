@@ -198,7 +198,8 @@ def _loadings(ax: Axes, component: Array, names: Sequence[str], title: str) -> N
 
 
 def _short(name: str, length: int = 16) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
+    plain = "".join(c if c.isprintable() else "?" for c in name[:length])
+    return plain if len(name) <= length else plain[: length - 1] + "…"
 
 
 def _plain_frame(ax: Axes) -> None:

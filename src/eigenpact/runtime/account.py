@@ -86,7 +86,7 @@ class Account:
         self.ledger = Ledger()
         self.ledger.extend(facts["ledger"])
         self.ledger.extend(self._unwritten)
-        self.history = [RoundRecord(**record) for record in facts["history"]]
+        self.history = [RoundRecord.from_dict(record) for record in facts["history"]]
         (self.basis,) = basis or (None,)
         self._begin_record()
 

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from ..errors import InputError
+from .forms import fits, misfit
 from .local import DTYPE_NAMES, Arrays
 
 COORDINATOR = "coordinator"
 
 Names = Sequence[str]
+
+ROW = tuple[int, int, int, str, list[str], list[str], list[list[int]], list[str], int, str]
+"""The form of a row that a file holds; see :meth:`Ledger.since`."""
+
+MOST_ENDS = 16
+"""Of senders and receivers in a row, one kind has at most so many: a few names must not stand for millions of messages."""
 
 Description = tuple[tuple[tuple[int, ...], ...], tuple[str, ...], int]
 """Shapes, dtypes and bytes of the arrays in a message."""
@@ -64,6 +72,14 @@ class RoundRecord:
     details: Mapping[str, float] = field(default_factory=dict)
     basis: np.ndarray[Any, Any] | None = None
 
+    @classmethod
+    def from_dict(cls, facts: Any) -> RoundRecord:
+        """Inverse of :meth:`to_dict`, for what a file holds; an InputError tells of other things."""
+        wrong = misfit(facts, RECORD) or ("" if len(facts) == len(RECORD) else "it holds more than a record has")
+        if wrong:
+            raise InputError(f"a record of the history is none: {wrong}")
+        return cls(**facts)
+
     def without_basis(self) -> RoundRecord:
         """The record as it is stored in ``history_``."""
         return replace(self, basis=None)
@@ -73,6 +89,10 @@ class RoundRecord:
         values = asdict(self.without_basis())
         del values["basis"]
         return values
+
+
+RECORD = {name: form for name, form in get_type_hints(RoundRecord).items() if name != "basis"}
+"""The form of a record that a file holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +190,15 @@ class Ledger:
         ]
 
     def extend(self, entries: Sequence[Sequence[Any]]) -> None:
-        """Enter what :meth:`since` gave, e.g. from a journal or a saved model."""
+        """Enter what :meth:`since` gave, e.g. from a journal or a saved model; an InputError tells of other things."""
+        if not fits(entries, list[ROW]):
+            raise InputError(
+                "a row of the ledger is none: it must hold round, epoch, step, function, ... as a ledger writes them"
+            )
         for round_, epoch, step, function, senders, receivers, shapes, dtypes, size, note in entries:
-            shape_tuples = tuple(tuple(int(n) for n in s) for s in shapes)
+            if size < 0 or min(len(senders), len(receivers)) > MOST_ENDS:
+                raise InputError(f"a row of the ledger is none: {size} bytes from {len(senders)} to {len(receivers)}")
+            shape_tuples = tuple(tuple(s) for s in shapes)
             self._enter(
                 _Group(round_, epoch, step, function, tuple(senders), tuple(receivers), shape_tuples, tuple(dtypes), size, note)
             )

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..errors import InputError, WireError
 from .fingerprint import DIGEST
+from .forms import fits, shown
 from .local import find_local
-from .plan import are_texts, is_count
+from .plan import are_texts
 
 SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain", DIGEST: "allow_digest"}
 """Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
@@ -95,13 +96,16 @@ class Policy:
         known = {field.name: field for field in fields(cls)}
         for name, value in facts.items():
             if name not in known:
-                raise InputError(f"{where}: unknown rule {name!r}; the rules are {', '.join(known)}")
+                raise InputError(f"{where}: unknown rule {shown(name)}; the rules are {', '.join(known)}")
             good, wanted = {
                 "bool": (isinstance(value, bool), "true or false"),
-                "int": (is_count(value) and value > 0, "a whole number > 0"),
+                "int": (fits(value, int) and value > 0, "a whole number > 0"),
             }.get(str(known[name].type), (are_texts(value), "a list of texts"))
             if not good:
-                raise InputError(f"{where}: rule {name} = {value!r} must be {wanted}")
+                raise InputError(f"{where}: rule {name} = {shown(value)} must be {wanted}")
+        missing = [name for name in ("solvers", "functions") if name not in facts]
+        if missing:
+            raise InputError(f"{where}: rule {missing[0]} is missing; it must be a list of texts")
         rules: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in facts.items()}
         return cls(**rules)
 

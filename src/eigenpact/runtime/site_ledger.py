@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import FileError
-from ..storage import owner_only, replace_private, sync, writing
+from ..errors import FileError, InputError
+from ..storage import open_regular, owner_only, parse_json, read_regular, replace_private, sync, writing
+from .forms import fits, misfit
 from .lately import Lately
 
 SECRET_BYTES = 32
@@ -25,6 +26,10 @@ COUNTED = frozenset({"sent", "sent again", "failed"})
 
 MOST_REFUSALS = 1000
 """Refusals that are written down within 24 hours: who is refused without end must not fill the site's disk."""
+
+ROW: dict[str, Any] = {"time": str, "what": str}
+FURTHER: dict[str, Any] = {"run": str, "data": str, "plan": str, "columns": int, "epoch": int, "sent": int}
+"""What every row has, and what some have that is counted."""
 
 
 class SiteLedger:
@@ -47,7 +52,7 @@ class SiteLedger:
         path = self.path.with_name(self.path.name + ".secret")
         with self.locked():
             try:
-                known = path.read_bytes()
+                known = read_regular(path, SECRET_BYTES)
             except FileNotFoundError:
                 known = os.urandom(SECRET_BYTES)
                 replace_private(path, [known])
@@ -177,9 +182,12 @@ class SiteLedger:
 def read_site_ledger(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a site's ledger; none if there is no file yet.  A torn last line tells of nothing that left."""
     try:
-        written = Path(path).read_bytes()
+        with open_regular(Path(path)) as file:
+            written = file.read()
     except FileNotFoundError:
         return []
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"the site's ledger {path} cannot be read: {error.strerror}") from error
     return _rows(path, written[: written.rfind(b"\n") + 1])
@@ -201,10 +209,14 @@ def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]
     rows = []
     for number, line in enumerate(text.splitlines(), before + 1):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except InputError:
             row = None
-        if not isinstance(row, dict):
+        if (
+            misfit(row, ROW)
+            or any(not fits(row[name], form) for name, form in FURTHER.items() if name in row)
+            or not _is_time(row)
+        ):
             raise _no_row(path, number)
         rows.append(row)
     return rows
@@ -212,3 +224,11 @@ def _rows(path: str | Path, text: bytes, before: int = 0) -> list[dict[str, Any]
 
 def _no_row(path: str | Path, number: int) -> FileError:
     return FileError(f"{path}, line {number}: not a row of a site's ledger; restore the file, or begin another")
+
+
+def _is_time(row: Mapping[str, Any]) -> bool:
+    """Whether a row's time can be compared with others; it was written with its zone."""
+    try:
+        return datetime.fromisoformat(row["time"]).tzinfo is not None
+    except ValueError:
+        return False

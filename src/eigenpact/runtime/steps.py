@@ -28,6 +28,7 @@ from .journal import Entry, Journal
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
 from .plan import Plan
+from .records import check_records, check_result
 from .requests import Perform, Requests, RosterChanged
 from .site import Request
 
@@ -90,6 +91,7 @@ class Steps(Requests):
         if first is None:
             journal.append(self._roster_entry())
             return
+        check_records(journal.path, journal.rest())
         self._known = tuple(first.facts["known"])
         strangers = sorted(set(self.roster) - set(self._known))
         if strangers:
@@ -315,6 +317,8 @@ class Steps(Requests):
                 f"{request.kind} of {function.name}, or the arguments or sites differ; the program or its inputs changed since, "
                 "so start afresh with another journal"
             )
+        sizes = function.check_args(request.args, self.n_features)
+        check_result(self._journal.path, request.step, entry, function, len(targets), sizes)
         self.account.ledger.extend(entry.facts["ledger"])
         self._note_kept(entry, function)
         self.doubts.recall(entry.facts.get("told", {}))

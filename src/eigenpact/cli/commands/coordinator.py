@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -24,7 +23,7 @@ from ...engines.flower.engine import listens, serving
 from ...engines.flower.kits import HERE, FlowerKit
 from ...errors import EigenpactError, FileError, InputError
 from ...estimators.choices import find_joint_solver
-from ...storage import writing
+from ...storage import owner_only, parse_json, read_regular, write_private_json, writing
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
@@ -60,6 +59,10 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
     become(owned.command(), {})
 
 
+MOST_BYTES = 1 << 20
+"""Of a run's settings."""
+
+
 @dataclass(frozen=True)
 class Run(Settings):
     """What was asked for; kept in the run's folder, so that a resumed run asks for the same."""
@@ -72,7 +75,7 @@ class Run(Settings):
     def read(cls, folder: Path) -> Run:
         """From the folder of a run that was begun."""
         try:
-            return cls(**json.loads((folder / "run.json").read_text()))
+            return cls(**parse_json(read_regular(folder / "run.json", MOST_BYTES)))
         except (OSError, ValueError, TypeError) as error:
             raise FileError(f"{folder} is not the folder of a run; see the folder runs in the coordinator's kit") from error
 
@@ -80,7 +83,7 @@ class Run(Settings):
         """Into a new folder."""
         with writing(folder, "the kit must be in a folder of your own"):
             folder.mkdir(parents=True, mode=0o700)
-            (folder / "run.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+            write_private_json(folder / "run.json", asdict(self))
 
 
 @app.command("run", epilog="Example: eigenpact coordinator run -k 10 --solver auto -o model/")
@@ -172,7 +175,8 @@ def _ended_in_order() -> Iterator[None]:
 def _logged(path: Path, asked: Run) -> Iterator[None]:
     """Write what the engine tells of sites, and how the run ended, to a log in the run's folder."""
     log = logging.getLogger("eigenpact")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    stream = open(path, "a", encoding="utf-8", opener=owner_only)  # noqa: SIM115  # closed below, after the last word
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     before = log.level, log.propagate
     log.setLevel(logging.INFO)
@@ -188,7 +192,7 @@ def _logged(path: Path, asked: Run) -> Iterator[None]:
     finally:
         log.level, log.propagate = before
         log.removeHandler(handler)
-        handler.close()
+        stream.close()
 
 
 def _check_port(host: str, port: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -13,10 +12,11 @@ import typer
 from ...data.readers import read_table
 from ...data.site_rows import open_rows
 from ...engines.federation.kits import NAME, PartyKit
+from ...engines.federation.sites import SiteFacts
 from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
-from ...errors import FileError, InputError
+from ...errors import EigenpactError, FileError, InputError
 from ...estimators.model_files import load_model
 from .. import site_settings
 from ..consoles import stdout, tell
@@ -138,6 +138,6 @@ def become(command: list[str], environment: dict[str, str]) -> None:
 
 def _last_data(kit: PartyKit) -> Path:
     try:
-        return Path(json.loads((kit.folder / "site.json").read_text())["data"])
-    except (OSError, ValueError, KeyError) as error:
+        return Path(SiteFacts.read(str(kit.folder / "site.json"), "the kit").data)
+    except EigenpactError as error:
         raise FileError(f"{kit.folder} was not started with a table yet; name it with --data") from error

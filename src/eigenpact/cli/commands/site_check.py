@@ -13,7 +13,7 @@ from ...engines.federation.kits import PartyKit
 from ...errors import EigenpactError, InputError
 from ...runtime import Policy
 from .. import tables
-from ..consoles import stdout
+from ..consoles import harmless, stdout
 from ..kits import find_kit
 from ..site_settings import ALL_SOLVERS, SiteFile, read_policy
 
@@ -48,7 +48,7 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
         told, good = str(error), False
     except KeyError as missing:
         told, good = f"cannot be checked without {missing.args[0]}", False
-    table.add_row(what, "ok" if good else "NO", told)
+    table.add_row(what, "ok" if good else "NO", harmless(told))
     return good
 
 

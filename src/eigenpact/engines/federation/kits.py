@@ -6,7 +6,6 @@ A kit says in ``kit.json`` whose it is and of which federation.  Keys and certif
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 from collections.abc import Collection, Mapping
@@ -16,11 +15,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from ...errors import FileError, InputError
-from ...storage import write_private_json
+from ...storage import parse_json, read_regular, write_private_json
 from ..extras import crypto
 from .identities import KitIdentity, make_key
 
 KIT = "kit.json"
+MOST_BYTES = 1 << 26
+"""Of a kit's description, the names of all columns among it."""
+
 ENGINES = ("nvflare", "flower")
 """Engines that a federation can have."""
 
@@ -129,8 +131,8 @@ class PartyKit:
         """Sites whose keys the coordinator no longer believes; a site's kit tells of none."""
         path = self.folder / REVOKED
         try:
-            names = json.loads(path.read_text()) if path.exists() else []
-        except (OSError, ValueError) as error:
+            names = parse_json(read_regular(path, MOST_BYTES)) if path.exists() else []
+        except (OSError, InputError) as error:
             raise FileError(f"{path} cannot be read: {error}; restore it") from error
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise FileError(f"{path} must be a list of sites; restore it")
@@ -189,7 +191,7 @@ def read_kit(folder: str | Path | PartyKit, kind: str, *engines: type[K]) -> K:
     """Read a kit that must be of that kind, "site" or "coordinator", and made for one of these engines (PartyKit: for any)."""
     path = (folder.folder if isinstance(folder, PartyKit) else Path(folder)).absolute()
     try:
-        facts = json.loads((path / KIT).read_text())
+        facts = parse_json(read_regular(path / KIT, MOST_BYTES))
         written = int(facts.pop("format", 1))
         party, features = facts.pop("party"), facts.pop("features")
         features = features if isinstance(features, int) else tuple(features)
@@ -227,5 +229,5 @@ def _describe(kit: Path, party: str, federation: Federation) -> None:
 
 def check_new_folder(folder: Path) -> None:
     """Kits are made in a new folder."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise FileError(f"{folder} exists already; choose another folder, because kits made before would no longer fit")

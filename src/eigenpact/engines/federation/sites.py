@@ -7,7 +7,6 @@ Nothing of it comes from the coordinator.
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,10 +17,25 @@ from typing import Any
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.fingerprint import digest_of
+from ...runtime.forms import misfit
 from ...runtime.lately import Lately
 from ...runtime.site_ledger import MOST_REFUSALS
-from ...storage import write_private_json, writing
+from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
+
+MOST_BYTES = 1 << 26
+"""Of what an owner says of a site, the names of all columns among it."""
+
+FORMS: dict[str, Any] = {
+    "name": str,
+    "opener": str,
+    "data": str,
+    "features": list[str] | int,
+    "policy": dict[str, Any],
+    "ledger": str,
+    "coordinator_timeout": float,
+    "kit": str,
+}
 
 log = logging.getLogger("eigenpact.site")
 
@@ -62,14 +76,14 @@ class SiteFacts:
         """From the owner's file; ``named_by`` is where its path stands, for the error."""
         use = "use eigenpact site start, or eigenpact site describe"
         try:
-            facts = json.loads(Path(path).read_text())
+            facts = parse_json(read_regular(Path(path), MOST_BYTES))
         except (OSError, ValueError) as error:
             raise FileError(f"{path!r}, named by {named_by}, cannot be read: {error}; {use}") from error
-        try:
-            features = facts["features"]
-            return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {error}; {use}") from error
+        wrong = misfit(facts, FORMS)
+        if wrong or len(facts) != len(FORMS):
+            raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {wrong or 'it says more'}; {use}")
+        features = facts["features"]
+        return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
 
     def write(self, path: Path) -> None:
         """For the site's processes, and for its owner alone."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...storage import write_private_json, writing
+from ...storage import write_private, write_private_json, writing
 from ..extras import bring
 from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
 
@@ -112,7 +112,16 @@ def make_kits(federation: Federation, folder: Path) -> None:
             _configure_site(folder / site)
         _configure_server(folder / "coordinator" / "server")
         describe_kits(folder, federation)
-        shutil.rmtree(made)
+        _keep_signing_key(work)
+
+
+def _keep_signing_key(authority: Path) -> None:
+    """Leave the authority's key and certificate; FLARE's provisioning leaves the private keys of all parties beside them."""
+    state = json.loads(next(authority.glob("*/state/cert.json")).read_text())
+    for provisioned in authority.iterdir():
+        shutil.rmtree(provisioned)
+    write_private(authority / "ca.key", state["root_pri_key"].encode())
+    write_private(authority / "ca.crt", state["root_cert"].encode())
 
 
 def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -37,6 +37,7 @@ AGAIN = 10.0
 def main() -> None:
     """Take the first argument away and go on as FLARE."""
     kind = sys.argv.pop(1)
+    os.umask(0o077)  # logs and jobs are for their owner alone
     os.environ |= ONE_THREAD
     log = logging.getLogger(NAMES[kind])
     workspace = Path(sys.argv[sys.argv.index("-m") + 1])

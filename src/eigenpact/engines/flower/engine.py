@@ -25,7 +25,7 @@ from typing import Any
 
 from ...errors import SiteError
 from ...runtime import Costs
-from ...storage import write_private_json
+from ...storage import owner_only, write_private_json
 from ..extras import bring
 from ..federation.engine import FederationEngine
 from ..federation.relay import STILL, accept, frame, hang_up, meeting_point, unframe
@@ -114,7 +114,7 @@ def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
 @contextmanager
 def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A SuperLink that answers on this machine, at that port; it ends with the context."""
-    with open(kit.log, "ab") as log:
+    with open(kit.log, "ab", opener=owner_only) as log:
         process = subprocess.Popen(
             kit.superlink(None if port == kit.federation.port else port),
             env=os.environ | kit.environment(),

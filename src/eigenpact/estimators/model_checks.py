@@ -1,0 +1,108 @@
+"""What must hold of a model that comes from a file: anybody may have written it.
+
+A manifest's checksum tells of damage, not of a forger: who can write the folder can write the checksum.  So every fact is checked
+that the package relies on: types, shapes, orthonormal components, scales that can be divided by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from ..runtime.forms import misfit, shown
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+SHAPES = {
+    "components": "kd",
+    "explained_variance": "k",
+    "explained_variance_ratio": "k",
+    "singular_values": "k",
+    "mean": "d",
+    "scale": "d",
+    "noise_variance": "",
+}
+"""Arrays of a model and their axes: k components, d features."""
+
+PARAMETERS: dict[str, Any] = {
+    "n_components": int | float | None,
+    "center": Literal["pooled", "site", False],
+    "scale": Literal["pooled"] | None,
+    "tol": float | None,
+    "max_rounds": int,
+}
+FORMS: dict[str, Any] = {
+    "sites": list[str],
+    "n_samples": int,
+    "rounds": int,
+    "setup_rounds": int,
+    "converged": bool,
+    "stop_reason": str,
+    "angle_estimate": float | None,
+    "between_site_share": float,
+    "solver_used": str,
+    "solver_choice": list[dict[str, str | bool | float | None]],
+    "parameters": dict[str, Any],
+    "feature_names": list[str] | None,
+    "history": list[Any],
+    "ledger": list[Any],
+    "sha256": str,
+}
+"""What must be in a manifest; history and ledger check their rows themselves."""
+
+ORTHONORMAL = 1e-5
+SLACK = 1e-6
+"""How far a share may be outside of 0 to 1: by rounding, in single precision."""
+
+
+def wrong_facts(facts: Mapping[str, Any]) -> str:
+    """What is wrong with a manifest; empty if nothing is."""
+    wrong = misfit(facts, FORMS)
+    if wrong:
+        return wrong
+    wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})
+    if wrong:
+        return f"of the parameters, {wrong}"
+    names, angle, share = facts["feature_names"], facts["angle_estimate"], facts["between_site_share"]
+    good = {
+        "sites": 0 < len(facts["sites"]) == len(set(facts["sites"])),
+        "n_samples": facts["n_samples"] > 0,
+        "rounds": facts["rounds"] >= 0,
+        "setup_rounds": facts["setup_rounds"] >= 0,
+        "angle_estimate": angle is None or angle >= 0,
+        "between_site_share": -SLACK <= share <= 1 + SLACK,
+        "feature_names": names is None or len(set(names)) == len(names),
+    }
+    return next((f"{name!r} is {shown(facts[name])}, which no model has" for name in good if not good[name]), "")
+
+
+def wrong_arrays(arrays: Arrays) -> str:
+    """What is wrong with a model's arrays; empty if nothing is."""
+    components = arrays["components"]
+    sizes = dict(zip("kd", components.shape, strict=True)) if components.ndim == 2 else {"k": -1, "d": -1}
+    for name, axes in SHAPES.items():
+        array = arrays[name]
+        if array.shape != tuple(sizes[axis] for axis in axes) or array.dtype.kind != "f":
+            wanted = "(n_components, n_features)" if -1 in sizes.values() else str(tuple(sizes[axis] for axis in axes))
+            return f"array {name!r} is {array.dtype} of shape {array.shape}, expected are floats of shape {wanted}"
+        if not np.all(np.isfinite(array)):
+            return f"array {name!r} holds NaN or infinity"
+    if not 0 < sizes["k"] <= sizes["d"]:
+        return f"there are {sizes['k']} components of {sizes['d']} features"
+    return _wrong_numbers(arrays)
+
+
+def _wrong_numbers(arrays: Arrays) -> str:
+    Z = arrays["components"].astype(np.float64, copy=False)
+    if np.abs(Z @ Z.T - np.eye(len(Z))).max() > ORTHONORMAL:
+        return "its components are not orthonormal"
+    if np.any(arrays["scale"] <= 0):
+        return "array 'scale' holds a number that is not positive"
+    for name in ("explained_variance", "explained_variance_ratio", "singular_values", "noise_variance"):
+        if np.any(arrays[name] < 0):
+            return f"array {name!r} holds a negative number"
+    if arrays["explained_variance_ratio"].max() > 1 + SLACK:
+        return "array 'explained_variance_ratio' holds a share above 1"
+    return ""
