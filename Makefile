@@ -12,7 +12,7 @@ SEED ?= 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults lint fuzz results bench clean
+.PHONY: help demo test test-faults lint fuzz attack results bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ fuzz: $(VENV)/test.stamp ## hard problems for every solver, messages for both en
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.messages --messages $(MESSAGES) --seed $(SEED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.run --fits $(FITS) --seed $(SEED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.files --files $(FILES) --seed $(SEED)
+
+attack: $(VENV)/test.stamp ## our own hostile coordinator, sites, spoofer and schedules, at full length: over an hour (PAGE=1 writes docs/results/security.md)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.results security --size paper $(if $(PAGE),--page)
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)

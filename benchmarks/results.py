@@ -23,6 +23,7 @@ from benchmarks import (
     house,
     personalized,
     robust,
+    security,
     statistical,
 )
 from benchmarks.page import page_of, write_page
@@ -41,6 +42,7 @@ FAMILIES = {
     "house": house,
     "personalized": personalized,
     "robust": robust,
+    "security": security,
 }
 
 

@@ -34,7 +34,7 @@ from scipy import sparse
 import eigenpact as ep
 from eigenpact.cli.site_settings import POLICY, SiteFile, describe, read_policy
 from eigenpact.data.readers import read_table
-from eigenpact.engines.federation.kits import Federation, PartyKit, describe_kit, read_kit
+from eigenpact.engines.federation.kits import Federation, PartyKit, describe_kits, read_kit
 from eigenpact.engines.federation.sites import SiteFacts
 from eigenpact.errors import EigenpactError
 from eigenpact.estimators.model_files import load_model, save_model
@@ -83,8 +83,9 @@ def honest() -> dict[str, bytes]:
         for step in range(8):
             ledger.write(run=f"r{step // 3}", what="admitted" if step % 3 == 0 else "sent", data="d", columns=step, epoch=0)
         SiteFacts.write(describe("A", Path("t.csv"), 5, read_policy(None), Path("ledger.jsonl")), Path("site.json"))
-        Path("kit").mkdir()
-        describe_kit(Path("kit"), "A", Federation("heart", "localhost", 8102, ("A", "B"), ("p", "q")))
+        for party in ("coordinator", "kit", "B"):
+            Path(party).mkdir(exist_ok=True)
+        describe_kits(Path(), Federation("heart", "localhost", 8102, ("kit", "B"), ("p", "q")))
         Path("policy.toml").write_text(POLICY)
         Path("site.toml").write_text('kit = "."\ndata = "t.csv"\ncoordinator_timeout = 30\n')
         files = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".secret"]
@@ -393,6 +394,8 @@ def main() -> int:
         if tried.word == "wrong":
             print(f"{tried.kind}: {tried.why[:300]}\n    {tried.command}", flush=True)
     print(table(done))
+    wrong, most = sum(bool(tried.word == "wrong") for tried in done), max((tried.memory for tried in done), default=0)
+    print(f"{len(done)} files, {wrong} wrong; at most {most / 2**20:.1f} MiB, {max((t.seconds for t in done), default=0):.2f} s")
     return int(any(t.word == "wrong" for t in done))
 
 

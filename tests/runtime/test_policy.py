@@ -353,15 +353,6 @@ def test_rules_that_must_be_there() -> None:
         Policy.from_dict({"solvers": []})
 
 
-def test_a_row_of_a_clock_that_was_ahead_is_told(tmp_path: Path) -> None:
-    gate_of(tmp_path).admit("r1", PLAN.to_dict())
-    path = tmp_path / "ledger.jsonl"
-    ahead = (datetime.now(UTC) + timedelta(days=400)).isoformat()
-    path.write_text(json.dumps(read_site_ledger(path)[0] | {"time": ahead}) + "\n")
-    with pytest.raises(FileError, match="which is yet to come; set this machine's clock, or correct the row"):
-        SiteLedger(path)
-
-
 def test_a_torn_last_line_is_left_out_and_a_damaged_one_is_not(tmp_path: Path) -> None:
     gate_of(tmp_path).admit("r1", PLAN.to_dict())
     path = tmp_path / "ledger.jsonl"

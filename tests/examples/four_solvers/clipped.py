@@ -5,21 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from eigenpact.algorithms.method import method
-from eigenpact.algorithms.robust.entries import entries_of
+from eigenpact.algorithms.robust.entries import MEDIANS, entries_of
 from eigenpact.algorithms.robust.solution import RobustSolution
-from eigenpact.algorithms.setup import CENTRE
 from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.runtime import Sum, local
 
 
-@local(name="four:clipped_scatter", takes={"most": ""}, sends={"C": "d d", "beyond": ""}, reads=CENTRE, bound={"beyond": "count"})
+@local(
+    name="four:clipped_scatter", takes={"most": ""}, sends={"C": "d d", "beyond": ""}, reads=MEDIANS, bound={"beyond": "count"}
+)
 def clipped_scatter(site, most):
     """The scatter of the rows with entries cut off at ``most``, and how many were."""
     C, beyond = 0.0, 0
     for _, M, _ in entries_of(site):
         near = np.clip(M, -most, most)
         C, beyond = C + near.T @ near, beyond + int(np.sum(near != M))
-    return C, np.float64(beyond)
+    return C, np.int64(beyond)
 
 
 @method("robust", {Sum: (clipped_scatter,)}, role="estimate")
