@@ -79,17 +79,22 @@ def _pair(bits: int) -> tuple[Any, str]:
 
 
 def _questions(folder: Path, bits: int) -> float:
-    """How many replies must be averaged until the rounding of one row, 2^-53 of its largest product, stands out."""
-    X = table_of("equal")
-    victim = Victim(X, folder, {"solvers": ["krylov"], "reply_bits": bits}, name="asked")
-    c = Coordinator(victim, "asked")
+    """How many replies must be averaged until the rounding of one row, 2^-53 of its largest product, stands out.
+
+    The same block is asked about with other traces, so that other bits round the replies.
+    """
+    X, replies = table_of("equal"), []
     deviations = X - X.mean(axis=0)
-    c.set_up(trace=2 * float((deviations**2).sum()))
-    z = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], 100 // X.shape[1])))[0]
-    replies = np.array([c.call("scatter_action", np.linalg.qr(z + i * 1e-15)[0])[0] for i in range(100)])
-    spread = replies.std(axis=0).max()
+    victim = Victim(X, folder, {"solvers": ["krylov"], "reply_bits": bits}, name="asked")
+    Z = np.linalg.qr(np.random.default_rng(0).normal(size=(X.shape[1], 8)))[0]
+    for run in range(5):
+        c = Coordinator(victim, f"asked{run}")
+        for epoch in range(20):
+            c.begin_anew()
+            c.set_up(trace=2 * float((deviations**2).sum()) * (1 + 1e-6 * (20 * run + epoch)))
+            replies.append(c.call("scatter_action", Z)[0])
     signal = np.spacing(np.abs(deviations).max(axis=1)).max() * np.abs(deviations).max()
-    return float((spread / signal) ** 2)
+    return float((np.std(replies, axis=0).max() / signal) ** 2)
 
 
 def _searcher(calls: int) -> Row:
@@ -103,33 +108,31 @@ def _searcher(calls: int) -> Row:
 def _honest(size: str) -> Iterator[Row]:
     """Refusals, and how far answers are from those without gates and from those of before."""
     before = _before()
-    refused, exact, hard, rounds = 0, [0.0], [0.0], []
-    told: list[str] = []
+    refused, runs, exact, hard, rounds = 0, 0, [0.0], [0.0], []
+    worst: dict[str, tuple[float, int]] = {}
     for problem in PROBLEMS | (REAL if size == "paper" else {}):
         for solver in SHIPPED:
             plain, gate, open_ = fitted("inprocess", solver, problem), Guarded(), Guarded({"exact_replies": True})
             behind, digits = fitted(gate, solver, problem), fitted(open_, solver, problem)
-            refused += len(gate.refusals) + len(open_.refusals)
+            refused, runs = refused + len(gate.refusals) + len(open_.refusals), runs + 2
             exact.append(largest_sine(digits.components_.T, plain.components_.T))
             if (old := before.get(f"{problem} {solver}")) is not None:
                 exact.append(largest_sine(digits.components_.T, np.array(old["components"]).T))
                 rounds.append(old["rounds"] - digits.n_rounds_)
-            turned, noise = largest_sine(behind.components_.T, plain.components_.T), noise_over_gap(plain, problem)
-            hard.append(turned / noise)
-            told.append(f"{problem}, {solver}: {turned:.0e} ({behind.n_rounds_ - plain.n_rounds_:+d} rounds)")
-    yield Row(
-        "honest runs under the policy of a new kit", "0 refusals", f"{refused} refusals in {2 * len(told)} runs", refused == 0
-    )
+            turned, more = largest_sine(behind.components_.T, plain.components_.T), behind.n_rounds_ - plain.n_rounds_
+            hard.append(turned / noise_over_gap(plain, problem))
+            sine, most = worst.get(problem, (0.0, 0))
+            worst[problem] = max(sine, turned), max(most, more, key=abs)
+    yield Row("honest runs under the policy of a new kit", "0 refusals", f"{refused} refusals in {runs} runs", refused == 0)
     compared = f"{len(rounds)} runs compared with before" if rounds else "the commit before is not in this checkout"
+    what = "all digits: sine to runs without gates and to before; rounds"
     same = not any(rounds) and max(exact) <= 1e-12
-    yield Row(
-        "all digits: sine to runs without gates and to before; rounds",
-        "<= 1e-12; the same",
-        f"{max(exact):.1e}; {compared}",
-        same,
-    )
+    yield Row(what, "<= 1e-12; the same", f"{max(exact):.1e}; {compared}", same)
     yield Row("fixed point: sine over quantum noise over the gap", "<= 10", f"{max(hard):.2g} at most", max(hard) <= 10)
-    yield Row("fixed point: sine to the run without gates, and rounds more", "reported", "; ".join(told), True)
+    told = "; ".join(f"{problem}: {sine:.0e} ({more:+d})" for problem, (sine, more) in worst.items())
+    within = all(abs(more) <= 1 for _, more in worst.values())
+    why = "" if within else "fewer, where 2^-40 does not allow the angle that exact replies reach: it stops there and says so"
+    yield Row("fixed point: sine to the run without gates, worst of five solvers (rounds more)", "+-1 round", told, within, why)
 
 
 def noise_over_gap(pca: Any, problem: str) -> float:
