@@ -47,7 +47,7 @@ def rows(size: str) -> Iterator[Row]:
     yield from _honest(size)
     yield _lies()
     yield _spoofer()
-    yield _schedules(100 if size == "paper" else 0)
+    yield _schedules(int(os.environ.get("SCHEDULES", "100" if size == "paper" else "0")))
     yield _fuzzed("messages", 100_000 if size == "paper" else 2_000)
     yield _fuzzed("files", 5_000 if size == "paper" else 100)
 
