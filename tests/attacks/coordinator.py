@@ -41,10 +41,9 @@ class Victim:
         self.policy = Policy.from_dict(read_policy(None).to_dict() | self._with_functions())
         self.ledger = self.folder / f"{self.name}.jsonl"
         gate = Gate(self.name, self.policy, SiteLedger(self.ledger), n_rows=self.X.shape[0], features=self.X.shape[1], data="v1")
-        secret = self.secret if self.policy.secret_streams else b""
         self.log: list[str] = []
         self.end = SiteEndpoint(
-            SiteServer(self.name, self.X, gate=gate, secret=secret), self.policy.max_message_bytes, tell=self.log.append
+            SiteServer(self.name, self.X, gate=gate, secret=self.secret), self.policy.max_message_bytes, tell=self.log.append
         )
 
     def _with_functions(self) -> dict[str, Any]:

@@ -10,7 +10,16 @@ from eigenpact.runtime import read_site_ledger
 from tests.attacks.coordinator import Coordinator, Refused, Victim
 from tests.attacks.thefts import THEFTS, stolen, table_of
 
-REFUSED = {"a threshold that trusts one row", "columns, value by value", "huge centre, negative scale", "products that underflow"}
+REFUSED = {
+    "a threshold that trusts one row",
+    "columns, value by value",
+    "huge centre, negative scale",
+    "products that underflow",
+    "numbers that wrap in another dtype",
+    "a trace so small that nothing rounds",
+    "entries cut back to signs",
+    "products without a trace",
+}
 """Those that ask what no honest coordinator does; the others are answered, and the answer tells nothing."""
 
 

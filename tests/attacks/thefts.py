@@ -205,6 +205,89 @@ def asked_again(victim: Victim) -> int:
     return len({reply.tobytes() for reply in replies}) - 1
 
 
+def wrapped_numbers(victim: Victim) -> int:
+    """Arguments in dtypes whose squares wrap or overflow, so that a trace of zero or a block of any length passes for right.
+
+    Gives how many of them are answered.
+    """
+    d, answered = victim.X.shape[1], 0
+    trace = 2 * _total(victim.X)
+    scales = [np.full(d, 1e20, np.float32), np.full(d, 3037000500, np.int64), np.full(d, 46341, np.int32)]
+    blocks = [np.eye(d, dtype=np.int64) * (2**63 - 1), np.eye(d, dtype=np.uint8) * np.uint8(255), np.ones((d, 1), bool)]
+    asked = [(scale, 0.0, np.eye(d)) for scale in scales] + [(np.ones(d), trace, block) for block in blocks]
+    for i, (scale, told, block) in enumerate(asked):
+        c = Coordinator(victim, f"wrapped{i}", "krylov")
+        try:
+            c.set_up(scale=scale, trace=told)
+            answered += bool(c.call("scatter_action", block))
+        except Refused:
+            continue
+    return answered
+
+
+def rounded_constants(victim: Victim) -> int:
+    """Two constant columns whose mean rounds: x - c is one tiny number, its variance 0, and so its scale free of any bound."""
+    X, d = victim.X, victim.X.shape[1]
+    a, b, steps = d - 2, d - 1, []
+    for j in range(3):
+        c = Coordinator(victim, f"constant{j}", "krylov")
+        _, _, n, sums = c.call("count_and_sum")
+        mean = sums / int(n)
+        within, _, _ = c.call("spread_by_feature", mean)
+        left = X[0, [a, b]] - mean[[a, b]]  # which a coordinator finds from the spread about other centres
+        if not left.all():
+            return 0
+        scale, centre = np.where(within > 0, np.sqrt(within / int(n)), 1.0), mean.copy()
+        centre[[a, b]], scale[[a, b]] = X[0, [a, b]], np.abs(left) / 2.0**51
+        used = within > 1e-290
+        c.call("keep_centre", centre, scale, np.float64(1.0001 * (within[used] / scale[used] ** 2).sum()), kind="local")
+        sums_by_z = []
+        for z in np.linspace(0.02, 0.7, 400):
+            half = np.sqrt((1 - z * z) / 2)
+            Z = np.zeros((d, 1))
+            Z[[j, a, b], 0] = z, half, -half * np.sign(left.prod())
+            filled = np.eye(d)[:, [i for i in range(d) if i not in (a, b, j)][:3]]
+            sums_by_z.append(c.call("scatter_action", np.concatenate([Z, filled], axis=1))[0][:, 0] * scale)
+        steps.append(np.diff(np.array(sums_by_z), axis=0))
+    return rows_pointed_at(np.concatenate(steps), X, list(range(d - 2)))
+
+
+def vanishing_unit(victim: Victim) -> int:
+    """A scale so large that the trace is a denormal number, and what replies are rounded to is zero; answers that came."""
+    c, d = Coordinator(victim, "vanishing", "gram"), victim.X.shape[1]
+    try:
+        c.set_up(scale=np.full(d, 1e150), trace=2e-300 * _total(victim.X))
+        return int(np.any(c.call("scatter_triangle")[0]))
+    except Refused:
+        return 0
+
+
+def signs_by_clipping(victim: Victim, j: int = 2) -> int:
+    """Cut entries back to a threshold so small that they are signs: x_j above or below a shift, one question after the other."""
+    X, d, c, sums = victim.X, victim.X.shape[1], Coordinator(victim, "signs", "shrinking"), []
+    scale = np.where(np.arange(d) == j, 1e-9, 1e9)
+    c.call("keep_medians", np.zeros(d), scale, kind="local")
+    for t in np.linspace(X[:, j].min(), X[:, j].max(), 400):
+        try:
+            G, _ = c.call("clipped_step", np.eye(d)[:, [j]], np.where(np.arange(d) == j, t / 1e-9, 0.0), np.float64(1.0))
+        except Refused:
+            continue
+        sums.append(G[:, 0])
+    rest = [i for i in range(d) if i != j]
+    return rows_pointed_at(np.diff(np.array(sums), axis=0), X, rest) if len(sums) > 1 else 0
+
+
+def no_trace(victim: Victim) -> int:
+    """The set-up of one family, which tells no trace, before the products of another; answers that came."""
+    c, d = Coordinator(victim, "mixed", "krylov"), victim.X.shape[1]
+    c.call("spread", victim.X.mean(axis=0))
+    c.call("keep_medians", np.zeros(d), np.ones(d), kind="local")
+    try:
+        return int(np.any(c.call("scatter_action", np.eye(d)[:, :2])[0]))
+    except Refused:
+        return 0
+
+
 def _total(X: Any) -> float:
     return float(((X - X.mean(axis=0)) ** 2).sum())
 
@@ -228,13 +311,22 @@ THEFTS = {
     "equal columns, orthonormal block": Theft(dependent_columns, ("krylov",), "equal"),
     "products that underflow": Theft(underflow, ("gram",)),
     "the same question again": Theft(asked_again, ("krylov",)),
+    "numbers that wrap in another dtype": Theft(wrapped_numbers, ("krylov",)),
+    "constant columns whose mean rounds": Theft(rounded_constants, ("krylov",), "tenths"),
+    "a trace so small that nothing rounds": Theft(vanishing_unit, ("gram",), "small units"),
+    "entries cut back to signs": Theft(signs_by_clipping, ("shrinking",)),
+    "products without a trace": Theft(no_trace, ("krylov", "shrinking")),
 }
 """All of them by what they do."""
 
 
 def table_of(kind: str) -> Any:
-    """120 patients and 12 features; some columns constant, or one of them twice."""
+    """120 patients and 12 features; some columns constant, or one of them twice, or in units of a billionth."""
     X = load_breast_cancer().data[:120, :12]
+    if kind == "small units":
+        return 1e-9 * X
+    if kind == "tenths":
+        return np.c_[X, np.repeat([[0.3, 0.6]], 120, axis=0)]
     if kind == "constants":
         X = np.array(X)
         X[:, [0, 3, 4]] = 1.0

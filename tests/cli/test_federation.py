@@ -87,7 +87,7 @@ def test_the_default_policy_admits_exact_solvers_that_only_sum_and_nothing_else(
         assert plan.kinds == ("local", "sum")
     needed = set().union(*(plan_of(solver, 300, 2).functions for solver in exact))
     assert set(policy.functions) == needed
-    assert policy.solvers == tuple(solver.name for solver in exact)
+    assert policy.solvers == ("auto", *(solver.name for solver in exact))
 
 
 def test_a_policy_file_without_rules_is_refused(tmp_path: Path) -> None:

@@ -157,10 +157,14 @@ def _own_mean(site: Site) -> tuple[Array, Array]:
 
 
 def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: float) -> None:
-    """A site that rounds its replies to a share of the trace refuses one below its own: it would round to nothing."""
+    """A site that rounds its replies to a share of the trace refuses one below its own, or so small that no share is left."""
+    if not site.grain or (trace == 0 and not within.any() and not shift.any()):
+        return
     least = float(((within + site.X.shape[0] * shift**2) / scale**2).sum())
-    if site.grain and not trace >= (1 - SLACK) * least:
+    if not trace >= (1 - SLACK) * least:
         raise PolicyError("rule exact_replies = false: the pooled trace that was told is below this site's own")
+    if not 1 / LARGEST_TRACE <= trace <= LARGEST_TRACE:
+        raise PolicyError(f"rule exact_replies = false: a trace of {trace:.1e} leaves nothing to round to; use other units")
 
 
 def rows_of(site: Site) -> SiteRows:

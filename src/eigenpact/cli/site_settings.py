@@ -18,8 +18,8 @@ from ..runtime import Policy
 from ..runtime.forms import fits
 from ..storage import read_regular
 
-SHIPPED = ("gram", "krylov", "lanczos", "davidson", "subspace")
-"""What a new kit allows: exact solvers of which a site answers sums alone."""
+SHIPPED = ("auto", "gram", "krylov", "lanczos", "davidson", "subspace")
+"""What a new kit allows: exact solvers of which a site answers sums alone; auto takes gram or krylov."""
 
 ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
 COORDINATOR_TIMEOUT = 60.0

@@ -47,14 +47,17 @@ class Rows:
         Entries that a sparse matrix stores more than once are added up, in a copy.
     mean, scale : (d,) arrays or None
         None leaves the rows as they are, without a copy.
+    left : (d,) array, optional
+        What rounding left of the mean: subtracted from X - mean, except from sparse features that are centred implicitly.
     """
 
-    def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None) -> None:
+    def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None, left: Array | None = None) -> None:
         self.sparse = scipy.sparse.issparse(X)
         self.X = add_duplicates(X.tocsr()) if self.sparse else X
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
         self.mean = mean
         self.scale = scale
+        self.left = left
         self._whole: Any = None
         self._split: tuple[NDArray[np.intp], Array] | None = None
 
@@ -116,7 +119,7 @@ class Rows:
         Z_there = Z if self.sparse else _like(Z, self.X)
         squares = [np.zeros(0)]
         for where in slices(self.n, self.d):
-            few = Rows(self.X[where], self.mean, self.scale)
+            few = Rows(self.X[where], self.mean, self.scale, self.left)
             for block in few._dense_blocks() if self.sparse else few._blocks():
                 missed = block - (block @ Z_there) @ Z_there.T
                 squares.append(_to_numpy((missed * missed).sum(axis=1)))
@@ -198,9 +201,9 @@ class Rows:
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
         if self.sparse or isinstance(self.X, np.ndarray):
-            return Rows(self.X[index], self.mean, self.scale)
+            return Rows(self.X[index], self.mean, self.scale, self.left)
         there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
-        return Rows(_namespace(self.X).take(self.X, there, axis=0), self.mean, self.scale)
+        return Rows(_namespace(self.X).take(self.X, there, axis=0), self.mean, self.scale, self.left)
 
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
@@ -243,6 +246,7 @@ class Rows:
                 if far.size:
                     far, D = self._dense_columns(far, self.n, lacking)
                     D -= self.mean[far]
+                    D = D if self.left is None else D - self.left[far]
                     D = D if self.scale is None else D / self.scale[far]
             self._split = far, D
         return self._split
@@ -287,7 +291,7 @@ class Rows:
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred."""
         for where in slices(self.n, self.d):
-            yield from Rows(self.X[where].toarray(), self.mean, self.scale)._blocks()
+            yield from Rows(self.X[where].toarray(), self.mean, self.scale, self.left)._blocks()
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted or converted, since then nothing is copied."""
@@ -310,11 +314,14 @@ class Rows:
         xp = _namespace(self.X)
         mean = None if self.mean is None else _like(self.mean, self.X)
         scale = None if self.scale is None else _like(self.scale, self.X)
+        left = None if self.left is None else _like(self.left, self.X)
         step = self._block_rows() if small else self._step()
         for first in range(0, self.n, step):
             block = xp.astype(self.X[first : min(first + step, self.n), :], xp.float64, copy=False)
             if mean is not None:
                 block = block - mean
+            if left is not None:
+                block = block - left
             if scale is not None:
                 block = block / scale
             if step >= self.n:

@@ -3,13 +3,15 @@
 Centre m and scale D are told by whoever runs the program, and so is the block Z.  Were they subtracted from entries and divided
 into them, a crafted m, D or Z would turn the rounding of a single row into an answer about that row: x - 2^200 is a constant,
 and beside two large constants that cancel, x - t rounds to one of two numbers, which compares x with t.  So a site takes its own
-mean c from its rows, which nobody else chooses, and what was agreed acts on sums only.  With W = X - 1 c^T, l = W^T 1 / n (what
-rounding c left) and s = c - m,
+mean c from its rows, which nobody else chooses, and what was agreed acts on sums only.  c is rounded; the mean l of X - 1 c^T is
+what that left, and is subtracted, too.  With W = (X - 1 c^T) - 1 l^T and s = (c - m) + l,
 
-    Y = (W + 1 s^T) D^-1,    Y^T Y Z = D^-1 [ W^T (W A) + n (s l^T + l s^T + s s^T) A ],    A = D^-1 Z.
+    Y = (W + 1 s^T) D^-1,    Y^T Y Z = D^-1 [ W^T (W A) + n s s^T A ],    A = D^-1 Z.
 
-A constant column of X is zero in W, whatever is agreed.  Two products of large numbers that cancel are still possible where
-columns of X depend on each other; against their rounding helps a site that rounds its replies (``runtime/gate.py``).
+A constant column of X is zero in W, whatever is agreed.  In X - 1 c^T it need not be: 0.3 added up 120 times and divided by 120
+is not 0.3, and one tiny number in every row, with a scale that no variance bounds, is as good as a huge one.  (Of sparse features
+that are centred implicitly l stays in W; they vary more than that.)  Two products of large numbers that cancel are still possible
+where columns of X depend on each other; against their rounding helps a site that rounds its replies (``runtime/gate.py``).
 
 References
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", Am. Stat. 37 (1983), on shifts.
@@ -39,22 +41,30 @@ class SiteRows(Rows):
 
     def __init__(self, X: Any, mean: Array | None, scale: Array | None, own: Array) -> None:
         super().__init__(X, mean, scale)
-        self._own = Rows(self.X, own[0])
-        self._shift = own[0] if mean is None else own[0] - mean
-        self._left = own[1]
+        self._own, self._left = Rows(self.X, own[0], left=own[1]), own[1]
+        self._away = own[0] if mean is None else own[0] - mean
+
+    def _shifts(self) -> tuple[Array, Array]:
+        """s (d,), and what of l is still in W (d,)."""
+        left = np.zeros(self.d)
+        if self.sparse:
+            left = np.array(self._left)
+            left[self._own._far()[0]] = 0.0
+        return self._away + (self._left - left), left
 
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
         S: Array = self._own.scatter()
-        crossed = np.outer(self._shift, self._left)
-        S = S + self.n * (crossed + crossed.T + np.outer(self._shift, self._shift))
+        shift, left = self._shifts()
+        crossed = np.outer(shift, left)
+        S = S + self.n * (crossed + crossed.T + np.outer(shift, shift))
         return S if self.scale is None else S / self.scale / self.scale[:, None]
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k)."""
         A = Z if self.scale is None else Z / self.scale[:, None]
-        along_shift, along_left = self._shift @ A, self._left @ A
-        between = np.outer(self._shift, along_left + along_shift) + np.outer(self._left, along_shift)
+        shift, left = self._shifts()
+        between = np.outer(shift, left @ A + shift @ A) + np.outer(left, shift @ A)
         G: Array = self._own.scatter_action(A) + self.n * between
         return G if self.scale is None else G / self.scale[:, None]
 

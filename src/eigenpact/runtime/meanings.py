@@ -26,6 +26,11 @@ ORTHONORMAL = 1e-8
 """How far Z^T Z may be from the identity, entry by entry."""
 
 
+def _exact(check: Check) -> Check:
+    """Of doubles alone: squares of whole numbers wrap and those of single precision overflow, in a check or a function."""
+    return lambda a: check(a) if a.dtype == np.float64 else f"it holds {a.dtype}, not float64"
+
+
 def _finite(a: np.ndarray[Any, Any]) -> str:
     if a.dtype.kind != "f":
         return ""
@@ -63,12 +68,12 @@ def _orthonormal(a: np.ndarray[Any, Any]) -> str:
 
 MEANINGS: Mapping[str, tuple[str, Check]] = {
     "numbers": ("numbers of ordinary size", _finite),
-    "centre": ("a centre of the rows: the pooled mean or medians, or zeros", _finite),
-    "scale": ("positive scales of the features", _positive),
-    "trace": ("the trace of the pooled scatter", _not_negative),
-    "orthonormal": ("a block of orthonormal columns", _orthonormal),
-    "threshold": ("a size that is not negative", _not_negative),
-    "share": ("a share between 0 and 1", _share),
+    "centre": ("a centre of the rows: the pooled mean or medians, or zeros", _exact(_finite)),
+    "scale": ("positive scales of the features", _exact(_positive)),
+    "trace": ("the trace of the pooled scatter", _exact(_not_negative)),
+    "orthonormal": ("a block of orthonormal columns", _exact(_orthonormal)),
+    "threshold": ("a size that is not negative", _exact(_not_negative)),
+    "share": ("a share between 0 and 1", _exact(_share)),
     "count": ("whole numbers that are not negative", _whole),
     "seed": ("the seed of a random stream", _whole),
     "bits": ("bytes, keys or leading bits of numbers", _finite),

@@ -16,6 +16,9 @@ from .plan import are_texts
 SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain", DIGEST: "allow_digest"}
 """Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
 
+MOST_BITS = 48
+"""Of replies in fixed point: beyond, what one reply rounds away is found by averaging over fewer than a policy lets out."""
+
 ALWAYS = frozenset({"sum", "local"})
 """Collectives that need no rule of their own."""
 
@@ -101,6 +104,8 @@ class Policy:
                 "bool": (isinstance(value, bool), "true or false"),
                 "int": (fits(value, int) and value > 0, "a whole number > 0"),
             }.get(str(known[name].type), (are_texts(value), "a list of texts"))
+            if name == "reply_bits" and good and value > MOST_BITS:
+                good, wanted = False, f"at most {MOST_BITS}, or exact_replies = true"
             if not good:
                 raise InputError(f"{where}: rule {name} = {shown(value)} must be {wanted}")
         missing = [name for name in ("solvers", "functions") if name not in facts]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import EigenpactError, SiteError, StepError, WireError
+from ..errors import EigenpactError, PolicyError, SiteError, StepError, WireError
 from . import wire
 from .fingerprint import DIGEST, rows_digest
 from .fixed_point import ROUNDED, quantum, rounded
@@ -49,7 +49,9 @@ class Site:
     min_rows : int
         Functions that speak of a part of the rows speak of at least this many, or withhold their reply.
     secret : bytes
-        What only this site knows, where its owner keeps such a thing: random streams begin with it.
+        What only this site knows, where its owner keeps such a thing.
+    secret_streams : bool
+        Whether random streams begin with it.
     """
 
     name: str
@@ -61,10 +63,11 @@ class Site:
     grain: float = 0.0
     min_rows: int = 1
     secret: bytes = field(default=b"", repr=False)
+    secret_streams: bool = True
 
     def rng(self, seed: int) -> np.random.Generator:
         """A random stream of this site's own, determined by the seed and the site's name; nobody else's with a secret."""
-        if self.secret:
+        if self.secret and self.secret_streams:
             told = hashlib.blake2b(f"{int(seed)} {self.name}".encode(), key=self.secret, digest_size=16).digest()
             return np.random.default_rng(int.from_bytes(told, "little"))
         name = int.from_bytes(hashlib.blake2b(self.name.encode(), digest_size=8).digest(), "little")
@@ -76,7 +79,7 @@ class Site:
         A coordinator that asks with other seeds, or for more rows, must not learn of sets that differ by a few: a smaller set is
         part of a larger one, and behind a gate all sizes are multiples of ``min_rows``.
         """
-        order = self.rng(0 if self.secret else seed).permutation(n)
+        order = self.rng(0 if self.secret and self.secret_streams else seed).permutation(n)
         return np.sort(order[: count - count % max(1, self.min_rows)])
 
     @staticmethod
@@ -147,6 +150,7 @@ class SiteServer:
         self._gate = gate
         self._secret = secret
         self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
+        self._secret_streams = gate is None or gate.policy.secret_streams
         self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
         self._kept: dict[str, Any] = {}
         self._inbox: dict[str, Arrays] = {}
@@ -252,7 +256,7 @@ class SiteServer:
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
-        known = self._neighbours, self._features, self._grain, self._min_rows, self._secret
+        known = self._neighbours, self._features, self._grain, self._min_rows, self._secret, self._secret_streams
         site = Site(self.name, self._X, kept, inbox, *known)
         try:
             value = function(site, *request.args)
@@ -278,6 +282,11 @@ class SiteServer:
         agreed = {key: np.asarray(self._kept[key]) for key in AGREED if self._kept.get(key) is not None}
         question = wire.digest(" ".join([function.name, *agreed]), (*args, *agreed.values()))
         unit = quantum(self._kept.get("trace", 0.0), self._grain)
+        to_round = [a for label, a in zip(function.sends, arrays, strict=True) if function.bounds[label] in ROUNDED]
+        if unit == 0 and any(np.any(a) for a in to_round):
+            raise PolicyError(
+                f"rule exact_replies = false: no trace was agreed on that {function.short_name} could be rounded to"
+            )
         return tuple(
             rounded(a, unit, self._secret, f"{question} {label}".encode()) if function.bounds[label] in ROUNDED else a
             for label, a in zip(function.sends, arrays, strict=True)

@@ -74,6 +74,14 @@ def check_many(by_feature: NDArray[np.int64], least: int) -> None:
         raise PolicyError(f"rule min_rows = {least}: the threshold trusts fewer entries of a feature; the reply is withheld")
 
 
+def check_not_all_cut(inside: NDArray[np.int64], least: int) -> None:
+    """Withhold a reply in which fewer than ``least`` entries of a feature are left as they are: the others would be signs."""
+    if least > 1 and np.any(inside < least):
+        raise PolicyError(
+            f"rule min_rows = {least}: the threshold cuts all but fewer entries of a feature; the reply is withheld"
+        )
+
+
 def typical_sizes(M: Array, observed: Mask | None) -> Array:
     """Robust standard deviation (n x 1) of each row's observed entries about zero; 0 for a row that has none.
 

@@ -79,7 +79,7 @@ from ..solution import State
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, check_many, entries_of, fit_scores, trusted, typical_sizes
+from .entries import MEDIANS, check_many, check_not_all_cut, entries_of, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -150,11 +150,13 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
     d, k = U.shape
     V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
+    inside = np.zeros(d, dtype=np.int64)
     for where, M, observed in entries_of(site):
         M -= shift
         factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
         whole = M.copy()
         M /= factor
+        inside += np.sum(np.abs(M) <= tau, axis=0)
         np.clip(M, -tau, tau, out=M)
         if observed is None:
             scores = M @ U
@@ -167,6 +169,7 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
         B += V_1.T @ V_1
         explained = [np.count_nonzero(trusted(whole - V_j @ U.T, observed, tau), axis=1) for V_j in (scores * factor, scores)]
         V[where] = scores * np.where(explained[0] >= explained[1], factor[:, 0], 1.0)[:, None]
+    check_not_all_cut(inside, site.min_rows)
     return Reply((G, B), keep={"V": V})
 
 
@@ -182,13 +185,16 @@ def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Repl
     q = U.shape[1]
     V, G = np.zeros((site.X.shape[0], q + N.shape[1])), np.zeros_like(N)
     V[:, :q] = site.kept["V"][:, :q]
+    inside = np.zeros(len(N), dtype=np.int64)
     for where, M, observed in entries_of(site):
         R = M - shift - V[where, :q] @ U.T
+        inside += np.sum(np.abs(R) <= tau, axis=0)
         np.clip(R, -tau, tau, out=R)
         if observed is not None:
             R *= observed
         V[where, q:] = R @ N
         G += R.T @ V[where, q:]
+    check_not_all_cut(inside, site.min_rows)
     return Reply(G, keep={"V": V})
 
 

@@ -11,11 +11,11 @@ import typer
 from ...data.site_rows import open_rows
 from ...engines.federation.kits import PartyKit
 from ...errors import EigenpactError, InputError
-from ...runtime import Policy
+from ...runtime import Policy, read_site_ledger
 from .. import tables
 from ..consoles import harmless, stdout
 from ..kits import find_kit
-from ..site_settings import ALL_SOLVERS, SiteFile, read_policy
+from ..site_settings import ALL_SOLVERS, SHIPPED, SiteFile, read_policy
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -59,7 +59,9 @@ def _kit(site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
-    return f"valid until {found['a kit'].expires():%Y-%m-%d}"
+    until = found["a kit"].expires()
+    found["a kit"].identity()  # the key that replies are signed with
+    return f"valid until {until:%Y-%m-%d}"
 
 
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
@@ -74,7 +76,13 @@ def _policy(site: SiteFile, found: dict[str, Any]) -> str:
     allowed = [name.removeprefix("allow_") for name, value in policy.to_dict().items() if name.startswith("allow_") and value]
     besides = f"sums and {', '.join(allowed)}" if allowed else "nothing but sums"
     solvers = "every solver" if set(policy.solvers) >= set(ALL_SOLVERS) else f"solvers {', '.join(policy.solvers)}"
-    return f"{solvers}; at most {policy.max_rounds} rounds; {besides}"
+    trusting = policy.exact_replies or not set(policy.solvers) <= set(SHIPPED)
+    return f"{solvers}; at most {policy.max_rounds} rounds; {besides}" + ("; for an honest coordinator alone" if trusting else "")
+
+
+def _ledger(site: SiteFile, _found: dict[str, Any]) -> str:
+    sent = sum(row["what"] == "sent" for row in read_site_ledger(site.ledger))
+    return f"{sent} replies so far, in {site.ledger.name}"
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
@@ -95,4 +103,5 @@ CHECKS: dict[str, Callable[..., str]] = {
     "features": _features,
     "policy": _policy,
     "rows": _rows,
+    "ledger": _ledger,
 }

@@ -106,7 +106,7 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         version = digest_of(X, secret, self.name, named).hex()
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret if policy.secret_streams else b""), policy
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
