@@ -34,7 +34,7 @@ EXCESS = 1e-3
 MARGIN = 8.0
 """How many times the slack a random combination of errors may be."""
 
-COMBINATIONS = 8
+COMBINATIONS = 12
 """How many combinations of earlier products are remembered."""
 
 JOINT_SHIFT, JOINT_STEEP, JOINT_EXCESS = 1e-2, 1e2, 2e-2
