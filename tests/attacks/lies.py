@@ -55,6 +55,9 @@ LIES: dict[str, Callable[[Any], Any]] = {
 
 ALL_LIES = (*LIES, "replay")
 
+QUIET: dict[str, Callable[[Any], Any]] = {"more": floats(lambda a: 1.3 * a, dims=2)}
+"""Lies that no product contradicts: here those of a scatter matrix of 1.3 times the trace."""
+
 
 @dataclass
 class Liar:
@@ -76,7 +79,7 @@ class Liar:
         elif self.lie == "replay":
             told = self.old.get(tuple(a.shape for a in arrays), arrays)
         else:
-            told = tuple(LIES[self.lie](a) for a in arrays)
+            told = tuple((LIES | QUIET)[self.lie](a) for a in arrays)
         self.old.setdefault(tuple(a.shape for a in arrays), tuple(np.array(a) for a in arrays))
         self.lied += any(
             a.dtype != b.dtype or not np.array_equal(a, b, equal_nan=True) for a, b in zip(told, arrays, strict=True)
@@ -149,10 +152,10 @@ class Ending:
     why: str
 
 
-def against(solver: Any, liar: Liar, seed: int = 0, **options: Any) -> Ending:
+def against(solver: Any, liar: Liar, seed: int = 0, components: int = COMPONENTS, **options: Any) -> Ending:
     """Fit five sites, one of which lies."""
     sites = problem(seed)
-    pca = ep.FederatedPCA(COMPONENTS, solver=solver, engine=Lied(liar), random_state=seed, max_rounds=200, **options)
+    pca = ep.FederatedPCA(components, solver=solver, engine=Lied(liar), random_state=seed, max_rounds=200, **options)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:

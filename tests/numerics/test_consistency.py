@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.numerics.consistency import Probe, product_doubt, triangle_doubt
+from eigenpact.numerics.consistency import Memory, product_doubt, triangle_doubt
 
 D, K = 12, 4
 SLACK = 1e-11
@@ -60,16 +60,59 @@ def test_triangles_that_no_scatter_matrix_has() -> None:
     assert "zero" in triangle_doubt((np.eye(D)[::-1])[at], D, 0.0, 0.0)
 
 
-def test_a_probe_remembers_all_earlier_products() -> None:
+def test_a_memory_is_of_all_earlier_products() -> None:
     """A lie that agrees with the newest product, but not with the first, is noticed; truth is not doubted in 500 rounds."""
     C, rng = scatter(0, 40), np.random.default_rng(0)
-    t, probe = float(np.trace(C)), Probe.empty(D)
+    t, memory = float(np.trace(C)), Memory.empty(D)
     for seed in range(500):
         Z = block(seed)
-        assert probe.doubt(Z, C @ Z, SLACK * t) == ""
-        probe = probe.add(Z, C @ Z, rng)
+        assert memory.doubt(Z, C @ Z, t, SLACK * t) == ""
+        memory = memory.add(Z, C @ Z, rng)
     Z, first = block(1000), block(0)
     lie = 1e-6 * t * first[:, :1] @ np.ones((1, K))
     lie -= block(499) @ (block(499).T @ lie)
     assert np.abs(block(499).T @ lie).max() < 1e-12 * t
-    assert "contradicts" in probe.doubt(Z, C @ Z + lie, SLACK * t)
+    assert "contradicts" in memory.doubt(Z, C @ Z + lie, t, SLACK * t)
+
+
+def doubts_of_power(C: Any, t: float, slack: float = SLACK, k: int = 1) -> tuple[str, str]:
+    """What is made of honest power steps with C for a told trace t: by each block alone, and by the memory.
+
+    Products are off by all of the slack.  Every 20 rounds vectors begin anew; between, they hardly change in the end.
+    """
+    rng, memory, alone, joint = np.random.default_rng(0), Memory.empty(D), "", ""
+    G = np.zeros((D, k))
+    for i in range(60):
+        Z = np.linalg.qr(G if i % 20 else rng.normal(size=(D, k)))[0]
+        noise = rng.normal(size=Z.shape)
+        G = C @ Z + slack * t * noise / np.linalg.norm(noise, axis=0)
+        alone, joint = alone or product_doubt(Z, G, t, slack * t), joint or memory.doubt(Z, G, t, slack * t)
+        memory = memory.add(Z, G, rng)
+    return alone, joint
+
+
+@pytest.mark.parametrize("rank", [1, 3, 40])
+@pytest.mark.parametrize("decay", [1.0, 0.5, 0.05])
+@pytest.mark.parametrize("slack", [1e-11, 1e-8, 1e-6, 1e-3])
+def test_no_truth_is_doubted_beside_earlier_ones(rank: int, decay: float, slack: float) -> None:
+    """Vectors that depend on each other, errors as large as they may be, traces near the ends of the range."""
+    for seed in range(3):
+        C = scatter(seed, rank, decay)
+        for unit, k in ((1.0, 1), (1e-140, 1), (1e140, 1), (1.0, 3)):
+            assert doubts_of_power(unit * C, unit * float(np.trace(C)), slack, k=k) == ("", "")
+    assert doubts_of_power(0 * C, 0.0) == ("", "")
+
+
+def test_vectors_together_show_what_each_of_them_hides() -> None:
+    C, u = scatter(0, 40, 0.8), block(1, 1)
+    t = float(np.trace(C))
+    for lie in (1.3 * C, C + 0.3 * t * u @ u.T):
+        alone, joint = doubts_of_power(lie, t)
+        assert alone == ""
+        assert "with earlier replies it needs a trace" in joint
+    flat = np.diag([1.0, 1.0, *np.zeros(D - 2)])
+    flat[0, 1] = flat[1, 0] = 1.5  # a negative eigenvalue between the first two axes
+    memory, first, second = Memory.empty(D), np.eye(D)[:, :1], np.eye(D)[:, 1:2]
+    memory = memory.add(first, flat @ first, np.random.default_rng(0))
+    assert product_doubt(second, flat @ second, 10.0, SLACK) == ""
+    assert "with earlier replies it has a negative variance" in memory.doubt(second, flat @ second, 10.0, SLACK)

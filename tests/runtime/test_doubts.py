@@ -13,6 +13,7 @@ from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.errors import InputError, SiteError, SiteLeftOutWarning, TooFewSitesError
 from eigenpact.runtime import Driver, MailConnection, Outcome
 from tests.attacks.guarded import Guarded
+from tests.attacks.honest import digits
 from tests.attacks.lies import ALL_LIES, COMPONENTS, LIAR, SOLVERS, Liar, Lied, against, problem
 
 NOTHING_TO_TELL = {("gram", "replay")}
@@ -46,6 +47,15 @@ def test_a_lie_in_one_round_alone(solver: str) -> None:
         for at in (3, 4, 6):
             ending = against(solver, Liar(lie, at, at))
             assert ending.what in ("left out", "not told", "harmless"), (lie, at, ending)
+
+
+@pytest.mark.parametrize("solver", [solver for solver in SOLVERS if solver != "gram"])
+def test_more_than_the_trace_is_noticed_by_narrow_blocks(solver: str) -> None:
+    """Vector by vector all is in order; the vectors together are not."""
+    for seed in range(3):
+        ending = against(solver, Liar("more"), seed, components=1)
+        assert ending.what == "left out", ending
+        assert f"site {LIAR!r} was left out: its reply of " in ending.why
 
 
 @pytest.mark.parametrize("center", ["site", False])
@@ -102,6 +112,17 @@ def test_sites_that_round_their_replies_are_not_doubted(solver: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("warnings.warn", lambda *_, **__: None)  # of what such digits cannot tell
             assert pca.fit(problem()).sites_ == tuple("ABCDE")
+
+
+@pytest.mark.parametrize("solver", ["subspace", "power", "localpower", "shift-invert"])
+@pytest.mark.parametrize("bits", [14, 24, 40])
+def test_no_honest_site_is_doubted_for_narrow_blocks(solver: str, bits: int) -> None:
+    """Images of digits by label: columns without any variance, slow spectra, runs of hundreds of vectors."""
+    sites, rules = digits(), {"reply_bits": bits, "solvers": [solver]}
+    pca = ep.FederatedPCA(1, solver=solver, engine=Guarded(rules), random_state=0, tol=1e-9, max_rounds=150)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *_, **__: None)  # of what such digits cannot tell
+        assert pca.fit(sites).sites_ == tuple(sites)
 
 
 class Halves:

@@ -6,12 +6,14 @@ Set-up
     rounding may change.
 
 Products
-    C_i Z is symmetric, not negative, within the trace, and consistent with all earlier ones (``numerics/consistency.py``).
+    C_i Z is symmetric, not negative and consistent with all earlier ones; together with a few secret combinations of these it is
+    within the trace, however narrow the blocks are (``numerics/consistency.py``).
 
 What is not noticed
     A site that answers as if it had other rows, from the first reply to the last.  It has the influence of a site with such rows:
-    a scatter matrix of the trace that it told.  Deviations below the slack, which is ``ROUNDING`` of the trace, or of the pooled
-    trace what a site says that it rounds its replies to.
+    a scatter matrix of the trace that it told, or little more: what blocks do not show of a matrix counts as nothing, and long
+    runs are remembered by a few combinations alone.  Of messages that are no products only the size is looked at.  Deviations
+    below the slack, which is ``ROUNDING`` of the trace, or of the pooled trace what a site says that it rounds its replies to.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.consistency import Probe, product_doubt, triangle_doubt
+from ..numerics.consistency import Memory, product_doubt, triangle_doubt
 from ..numerics.linalg import Array
 from ..runtime.doubts import Told
 from ..runtime.fixed_point import quantum
@@ -95,10 +97,10 @@ def doubt_product(told: Told, Z: Array, G: Array) -> str:
     if "trace" not in told.facts:
         return ""
     trace, slack = told.facts["trace"], told.facts["slack"]
-    probe: Probe = told.facts.get("probe") or Probe.empty(len(Z))
-    wrong = product_doubt(Z, G, trace, slack) or probe.doubt(Z, G, slack)
+    memory: Memory = told.facts.get("memory") or Memory.empty(len(Z))
+    wrong = product_doubt(Z, G, trace, slack) or memory.doubt(Z, G, trace, slack)
     if not wrong:
-        told.facts["probe"] = probe.add(Z, G, told.rng)
+        told.facts["memory"] = memory.add(Z, G, told.rng)
     return wrong
 
 
@@ -139,7 +141,7 @@ def doubt_own_directions(told: Told, k: Any, _seed: Any, V: Array, n: Any) -> st
 def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled: float) -> None:
     """Note trace and slack; forget what was only needed for them, and products about an earlier centre."""
     facts = told.facts
-    facts.pop("probe", None)
+    facts.pop("memory", None)
     within, n, d = facts.pop("within"), facts["n"], len(scale)
     squares = within + between
     trace = float(squares if np.ndim(squares) == 0 else np.sum(squares / scale**2))
