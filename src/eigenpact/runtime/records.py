@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JournalError, WireError
-from .forms import misfit, shown
+from .forms import fits, misfit, shown
 from .journal import Entry
 from .ledger import ROW
 from .local import LocalFunction
@@ -27,6 +27,7 @@ FORMS: dict[str, dict[str, Any]] = {
         "lost": dict[str, str],
         "joined": list[str],
         "losses": dict[str, int],
+        "doubted": dict[str, str],
         "digests": dict[str, str],
         "reported": int,
         "rounds": tuple[int, int],
@@ -46,6 +47,8 @@ def check_records(path: Path, entries: Sequence[Entry]) -> None:
         wrong = misfit(entry.facts, {"kind": str} | FORMS.get(str(kind), STEP))
         if number == 1 and kind != "roster":
             wrong = wrong or f"it is of kind {shown(kind)}, and a run begins with its roster"
+        if not fits(entry.facts.get("told", {}), dict[str, dict[str, float]]):
+            wrong = wrong or "what sites told is no numbers by site"
         if kind == "state" and len(entry.arrays) - len(entry.facts.get("names", ())) not in (0, 1):
             wrong = wrong or f"it has {len(entry.arrays)} arrays"
         if wrong:

@@ -110,7 +110,7 @@ class Steps(Requests):
             journal.next()
             self.account.epoch, self.roster = first.facts["epoch"], tuple(first.facts["roster"])
             self._losses = Counter(first.facts["losses"])
-            self.doubted |= first.facts.get("doubted", {})
+            self.doubted |= first.facts["doubted"]
             account.rounds, account.setup_rounds = first.facts["rounds"]
             account.ledger.extend(first.facts["ledger"])
             self._digests = dict(first.facts["digests"])
