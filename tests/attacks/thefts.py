@@ -288,6 +288,20 @@ def no_trace(victim: Victim) -> int:
         return 0
 
 
+def quiet_zeros(victim: Victim) -> int:
+    """Products that nearly cancel: if rounding left zero alone, replies that are not zero would tell by their rate what is there.
+
+    Gives how many of the entries were zero, above the third or so that noise of one multiple leaves so.
+    """
+    d, c, replies = victim.X.shape[1], Coordinator(victim, "quiet", "krylov"), []
+    c.set_up(trace=2 * _total(victim.X))
+    for i in range(100):
+        z = np.zeros((d, 1))
+        z[[3, d - 1, 0], 0] = 2**-0.5, -(2**-0.5), 1e-17 * (1 + 1e-3 * i)
+        replies.append(c.call("scatter_action", z)[0])
+    return int(max(0, np.sum(np.array(replies) == 0) - 0.85 * 100 * d))
+
+
 def _total(X: Any) -> float:
     return float(((X - X.mean(axis=0)) ** 2).sum())
 
@@ -315,6 +329,7 @@ THEFTS = {
     "constant columns whose mean rounds": Theft(rounded_constants, ("krylov",), "tenths"),
     "a trace so small that nothing rounds": Theft(vanishing_unit, ("gram",), "small units"),
     "entries cut back to signs": Theft(signs_by_clipping, ("shrinking",)),
+    "zeros that rounding leaves alone": Theft(quiet_zeros, ("krylov",), "equal"),
     "products without a trace": Theft(no_trace, ("krylov", "shrinking")),
 }
 """All of them by what they do."""
