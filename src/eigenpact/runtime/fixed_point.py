@@ -3,14 +3,15 @@
 An exact reply carries 53 binary digits of every number, of which the last ones are rounding: of single rows, in the order in
 which they were added.  A coordinator that chooses blocks well can make such digits say something of a row.  A site that rounds
 its replies to multiples of 2^-b of the pooled trace sends none of them, nor underflows, nor denormal numbers.  What that costs in
-accuracy is known beforehand: an entry is off by less than one multiple.
+accuracy is known beforehand: an entry is off by at most one and a half multiples.
 
 Rounded to the nearest multiple, a number just between two of them would still tell by which side it takes what its last digits
 are, and a coordinator can bring it there.  So a site adds noise before it rounds: the difference of two numbers between 0 and 1,
 made of bits that only the site has, from its secret and the question.  Rounding up or down by chance would not do, for it leaves
 multiples as they are: near zero, the rate of replies that are not zero tells the size of what is there.  With the difference of
-two numbers the error has mean 0 and the same variance everywhere (triangular dither).  Who asks again gets the same answer; who asks
-a little differently must average over about (2^-b / 2^-53)^2 / 4 questions to see one rounding of a row with all the variance.
+two numbers the error has mean 0 and the same variance everywhere (triangular dither).  Who asks again gets the same answer; who
+asks a little differently must average over about (2^-b / 2^-53)^2 / 4 questions to see one rounding of a row with all the
+variance.
 
 References
     R. M. Gray, T. G. Stockham, "Dithered quantizers", IEEE Trans. Inf. Theory 39 (1993).
