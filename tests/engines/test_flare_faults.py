@@ -30,7 +30,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
 TIMEOUT = 12.0
 """Seconds a site may take; the coordinator's silence lasts as long before sites give up."""
 
-POLICY = {"solvers": ["subspace"], "functions": functions_of("subspace"), "min_rows": 5, "max_rounds": 5000, "exact_replies": True}
+RULES = {"min_rows": 5, "max_rounds": 5000, "exact_replies": True}
+POLICY = {"solvers": ["subspace"], "functions": functions_of("subspace"), **RULES}
 
 
 def slow_problem() -> dict[str, Any]:
