@@ -156,8 +156,14 @@ def test_a_process_that_says_it_is_the_server(parties: Parties) -> None:
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         url, job = (words[words.index(option) + 1] for option in ("-p", "-n"))
         command = [sys.executable, "-W", "ignore", "-m", "tests.engines.hostile", url, job, "lima", letter.hex()]
-        subprocess.run(command, capture_output=True, timeout=60, check=True)
-        parties.wait_for("lima", "refused: letter not signed by this federation's coordinator")
+        for last in (False, False, True):  # a call that comes before the job listens is lost
+            subprocess.run(command, capture_output=True, timeout=60, check=True)
+            try:
+                parties.wait_for("lima", "refused: letter not signed by this federation's coordinator")
+                break
+            except TimeoutError:
+                if last:
+                    raise
         assert read_site_ledger(path) == before
         assert ep.FederatedPCA(2, solver="gram", engine=engine).fit().sites_ == HONEST
 
