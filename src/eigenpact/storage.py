@@ -18,6 +18,11 @@ from typing import IO, Any, BinaryIO, NoReturn
 
 from .errors import EigenpactError, FileError, InputError
 
+try:
+    import fcntl
+except ImportError:  # a system without it: two commands at once are then not kept apart
+    fcntl = None  # type: ignore[assignment]
+
 NO_WAIT, NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 """Flags of ``os.open``, where the system has them: do not wait for whoever writes to a pipe, do not follow a link."""
 
@@ -167,6 +172,20 @@ def sync(file: IO[Any]) -> None:
     """Wait until what was written is on disk."""
     file.flush()
     os.fsync(file.fileno())
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process is at work in a folder, and keep others waiting meanwhile; nothing is left behind."""
+    if fcntl is None or not folder.is_dir():
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def owner_only(path: str, flags: int) -> int:

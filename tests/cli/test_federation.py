@@ -41,6 +41,7 @@ coordinator = "localhost:8102"
 sites = ["north", "south"]
 features = ["age", "bmi", "glucose", "pressure", "rate"]
 """
+FEATURES = ("age", "bmi", "glucose", "pressure", "rate")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +122,87 @@ def test_a_site_is_revoked(kits: Path, run: Callable[..., Any], refused: Callabl
     assert ep.engines.NVFlare(kits / "coordinator").sites == ("south",)
     told = refused("coordinator", "run", "--kit", kits / "coordinator", "-k", "2", "-o", "model", "--sites", "north,south")
     assert "'north' was revoked as a site of federation 'trial': south" in told
+
+
+def test_a_site_is_added_and_renewed(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    """By the commands of the page, with the coordinator's kit where it was made."""
+    told = run("federation", "add", "trial", "west").stdout
+    assert "Hand trial/west to the data manager of west, over a channel you trust; it is valid until 20" in told
+    assert "trial/coordinator knows west from the next run on (list of parties, version 2)" in told
+    assert ep.engines.NVFlare(kits / "coordinator").sites == ("north", "south", "west")
+    assert read_policy(kits / "west" / "policy.toml") == read_policy(kits / "north" / "policy.toml")
+    np.savetxt(tmp_path / "west.csv", np.load(tmp_path / "west.npy"), delimiter=",", header=",".join(FEATURES), comments="")
+    (kits / "west" / "policy.toml").write_text("min_rows = 12\n")
+    (kits / "west" / "site.toml").write_text(f'data = "{tmp_path / "west.csv"}"\n')
+    assert run("site", "check", kits / "west" / "site.toml").exit_code == 0
+    told = run("federation", "renew", "trial", "west").stdout
+    assert "Hand trial/west-renewed-3 to the data manager of west, over a channel you trust; it is valid until 20" in told
+    assert "eigenpact federation install KIT west-renewed-3" in told
+    assert "trial/coordinator believes the new key of west from the next run on, and the old one no longer" in told
+    told = run("federation", "install", "trial/west", "trial/west-renewed-3").stdout
+    assert "trial/west has version 3 of the list of parties: coordinator, north, south, west; stop and start west again" in told
+    assert run("site", "check", kits / "west" / "site.toml").exit_code == 0
+    assert (kits / "west" / "policy.toml").read_text() == "min_rows = 12\n"
+
+
+def test_an_authority_that_is_kept_elsewhere(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    """As it should be: then the list is handed to the coordinator, and to the sites when the coordinator's key is another."""
+    offline = tmp_path / "offline"
+    shutil.move(kits / "authority", offline / "authority")
+    told = run("federation", "add", "offline", "west").stdout
+    assert "Hand offline/parties.json to the coordinator: eigenpact federation install KIT parties.json" in told
+    assert (
+        "trial/coordinator has version 2 of the list"
+        in run("federation", "install", "trial/coordinator", "offline/parties.json").stdout
+    )
+    assert Kit.read(kits / "coordinator", "coordinator").federation.sites == ("north", "south", "west")
+    told = run("federation", "renew", "offline", "coordinator").stdout
+    assert "Hand offline/coordinator-renewed-3 to the coordinator" in told
+    assert "Hand offline/parties.json to every site, which believes the old key until it is put in" in told
+    for kit, source in (("coordinator", "coordinator-renewed-3"), ("north", "parties.json"), ("south", "parties.json")):
+        assert run("federation", "install", f"trial/{kit}", f"offline/{source}").exit_code == 0
+    letter = Kit.read(kits / "coordinator", "coordinator").identity().sign(b"text")
+    assert Kit.read(kits / "north", "site").identity().genuine("coordinator", b"text", letter)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "trial", "north"), "'north' is a site of federation 'trial' already; for a new key"),
+        (("add", "trial", "my site"), "site 'my site' must be 1 to 61 letters"),
+        (("add", "trial", "west", "-o", "trial/south"), "trial/south exists already; choose another folder"),
+        (("add", "trial/coordinator", "west"), "trial/coordinator has no authority/; give the folder that federation init made"),
+        (("add", "nowhere", "west"), "nowhere has no authority/"),
+        (("renew", "trial", "west"), "'west' is no party of federation 'trial'; those with keys are coordinator, north, south"),
+        (("renew", "trial", "authority"), "'authority' is no party"),
+        (("renew", "trial", "north", "-o", "trial/north"), "trial/north exists already; choose another folder"),
+        (
+            ("install", "trial/authority", "trial/north"),
+            "is the kit of 'authority', an authority; give the kit of a site or a coord",
+        ),
+        (("install", "trial/north", "trial/south"), "trial/south is for 'south', and"),
+        (("install", "trial/north", "north.csv"), "north.csv cannot be read: Expecting value"),
+        (("install", "nowhere", "trial/north"), "nowhere is not a kit made by eigenpact federation init"),
+    ],
+)
+def test_changes_that_are_refused(kits: Path, refused: Callable[..., str], arguments: tuple[str, ...], message: str) -> None:  # noqa: ARG001
+    """In one line, and with nothing written."""
+    assert message in refused("federation", *arguments)
+
+
+def test_check_notices_another_federations_certificate(kits: Path, run: Callable[..., Any], refused: Callable[..., str]) -> None:
+    """And another site's, and one of the coordinator's that is a site's."""
+    own = shutil.copytree(kits / "north" / "startup", kits / "kept")
+    for name in ("client.crt", "client.key"):
+        shutil.copy(kits / "south" / "startup" / name, kits / "north" / "startup" / name)
+    refusal(run, kits, "client.crt of", "was issued to 'south', not to 'north'; every party has a kit of its own: ask for yours")
+    shutil.copytree(own, kits / "north" / "startup", dirs_exist_ok=True)
+    shutil.copy(kits / "north" / "startup" / "client.crt", kits / "north" / "startup" / "rootCA.pem")
+    refusal(run, kits, "rootCA.pem of", "is not the certificate of the authority of federation 'trial'; ask for the kit again")
+    for name in ("client.crt", "client.key"):
+        shutil.copy(kits / "south" / "startup" / name, kits / "coordinator" / "admin" / "startup" / name)
+    for arguments in (("start", kits / "coordinator"), ("run", "--kit", kits / "coordinator", "-k", "2", "-o", "model")):
+        assert "was issued to 'south', not to 'coordinator@eigenpact.org'" in refused("coordinator", *arguments)
 
 
 def test_kits_are_not_made_twice(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001

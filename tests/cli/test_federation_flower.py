@@ -48,7 +48,8 @@ def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[st
 
 def test_kits_are_made_and_checked(kits: Path, run: Callable[..., Any]) -> None:
     assert {path.name for path in kits.iterdir()} == {"north", "south", "coordinator", "authority"}
-    assert {path.name for path in (kits / "coordinator" / "keys").iterdir()} == {"north.pub", "south.pub"}
+    nodes = FlowerKit.read(kits / "coordinator", "coordinator").parties.nodes
+    assert nodes == {name: (kits / name / "site.pub").read_text() for name in ("north", "south")}
     (kits / "north" / "site.toml").write_text(f'kit = "."\ndata = "{kits.parent / "north.csv"}"\n')
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 0, result.output

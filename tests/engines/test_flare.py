@@ -301,8 +301,8 @@ def test_kits_hold_what_their_owner_needs(parties: Parties) -> None:
         assert json.loads((kit / "startup" / "fed_client.json").read_text())["require_signed_jobs"] is True
     assert not list(parties.folder.glob("*/startup/*root*.key"))
     authority = {path.name: path for path in (parties.folder / "authority").rglob("*")}
-    assert set(authority) == {"ca.key", "ca.crt"}
-    assert authority["ca.key"].stat().st_mode & 0o777 == 0o600
+    assert set(authority) == {"ca.key", "ca.crt", "identity.key", "kit.json", "parties.json"}
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in authority.values())
     for key in parties.folder.rglob("*.key"):  # of every private key there is one copy
         text = key.read_bytes()
         secret = text.split()[5] if b"PRIVATE KEY" in text else text  # PEM, or the bytes of an identity
@@ -317,11 +317,11 @@ def test_logs_are_their_owners_alone(engine: Any, parties: Parties) -> None:  # 
 
 
 def test_a_kit_of_an_earlier_format_is_refused_by_name(parties: Parties, tmp_path: Path) -> None:
-    """It lacks the keys that letters are signed with, and its files name classes of modules that have moved since."""
+    """It lacks the list that the authority signs, and its files name classes of modules that have moved since."""
     facts = json.loads((parties.folder / "coordinator" / "kit.json").read_text())
-    assert facts.pop("format") == 3
+    assert facts.pop("format") == 4
     (tmp_path / "kit.json").write_text(json.dumps(facts))
-    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 3 to 3: .*eigenpact federation init"):
+    with pytest.raises(InputError, match=r"is a kit of format 1, .* reads 4 to 4: .*eigenpact federation init"):
         Kit.read(tmp_path, "coordinator")
 
 

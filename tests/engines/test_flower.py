@@ -15,6 +15,7 @@ import threading
 import time
 import tomllib
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from multiprocessing import Pipe
 from pathlib import Path
@@ -24,7 +25,7 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
-from eigenpact.engines.federation import kits
+from eigenpact.engines.federation import changes, kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
 from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
@@ -38,7 +39,7 @@ from flwr.app import Array, ArrayRecord, Message, MessageType, RecordDict
 
 from eigenpact.cli import flower_server
 from eigenpact.engines.federation.engine import OpenFederation
-from eigenpact.engines.federation.kits import Federation
+from eigenpact.engines.federation.kits import AUTHORITY_DAYS, Federation
 from eigenpact.engines.federation.relay import RelayPost, frame, hang_up, unframe
 from eigenpact.engines.flower import engine
 from eigenpact.engines.flower import site as flower_site
@@ -294,7 +295,7 @@ def test_kits(described: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None
     """Private keys are their owners' alone, and nobody else's kit has them; telemetry and the like are off."""
     kit = described.kit
     lima = FlowerKit.read(described.folder / "lima", "site")
-    assert lima.expires() - kit.expires() == timedelta(0)
+    assert lima.expires() - kit.expires() == timedelta(days=AUTHORITY_DAYS - 360)  # a site has no certificate but the authority's
     assert {path.name for path in kit.folder.rglob("*") if path.suffix == ".key"} == {"server.key", "identity.key"}
     assert all((path.stat().st_mode & 0o077) == 0 for path in described.folder.rglob("*.key"))
     assert (described.folder / "authority" / "ca.key").exists()
@@ -394,7 +395,7 @@ def test_a_superlink_that_does_not_come_up(described: FlowerParties) -> None:
     workspace = described.kit.folder / "flower"
     workspace.mkdir()
     (workspace / "superlink.db").write_text("not a database")
-    keys = {site: {"key": key, "node": 1} for site, key in engine._keys(described.kit).items()}
+    keys = {site: {"key": key, "node": 1} for site, key in described.kit.parties.nodes.items()}
     (workspace / "registered.json").write_text(json.dumps(keys))
     with pytest.raises(SiteError, match=r"did not come up at 127.0.0.1:\d+; see .*log.txt"):
         ep.FederatedPCA(2, engine=ep.engines.Flower(described.folder / "coordinator")).fit()
@@ -430,7 +431,7 @@ def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerPar
         for name in ("superlink.db", "superlink.db-wal"):
             (kit.workspace / name).write_text("of before")
         if change == "key":
-            (kit.folder / "keys" / "lima.pub").write_text("another")
+            kit = replace(kit, parties=kit.parties.with_party("lima", kit.parties.keys["lima"], "another"))
         elif change == "list":
             (kit.workspace / "registered.json").unlink()
         else:
@@ -442,6 +443,39 @@ def test_keys_are_registered_once_and_afresh_if_they_change(described: FlowerPar
         assert (kit.workspace / "superlink.db").read_text() == ""
         assert not (kit.workspace / "superlink.db-wal").exists()
         assert engine.registered_nodes(kit).keys() == set(NAMES)
+
+
+def test_keys_that_come_or_change_are_told_to_a_superlink_that_is_up(
+    described: FlowerParties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more site, and a key renewed: nobody else's registration changes, and what was renewed away is forgotten."""
+    asked: list[tuple[str, ...]] = []
+
+    def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:
+        (kit.workspace / "superlink.db").touch()
+        asked.append((command[1], command[2] if command[1] == "unregister" else command[-1]))
+        return {"node-id": str(len(asked))}
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(engine, "_superlink", lambda *_: nullcontext())
+    engine._register_keys(described.kit)
+    asked.clear()
+    authority = changes.find_authority(described.folder, FlowerKit)
+    changes.add_site(authority, "oslo", described.folder / "oslo")
+    authority = changes.find_authority(described.folder, FlowerKit)
+    changes.renew_party(authority, "lima", described.folder / "lima-renewed")
+    changes.install(described.kit, described.folder / "authority" / "parties.json")
+    kit = FlowerKit.read(described.kit.folder, "coordinator")
+    engine.register_changes(kit)
+    assert asked == []  # no SuperLink is up
+    monkeypatch.setattr(engine, "listens", lambda *_: True)
+    with engine.serving(kit) as started:
+        assert started is None
+    engine.register_changes(kit)
+    assert asked == [("unregister", "2"), ("register", "lima"), ("register", "oslo")]
+    nodes = engine.registered_nodes(kit)
+    assert (nodes["accra"], nodes["lima"], nodes["oslo"], nodes["quito"]) == (1, 2, 3, 3)
+    assert (kit.workspace / "lima.pub").read_bytes() == (described.folder / "lima-renewed" / "site.pub").read_bytes()
 
 
 SERVER_APP = """

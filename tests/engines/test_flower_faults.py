@@ -6,7 +6,6 @@ network.
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import ssl
@@ -30,7 +29,9 @@ from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
-from eigenpact.engines.flower.kits import _make_site_key
+from eigenpact.engines.federation.changes import add_site, find_authority, install, renew_party
+from eigenpact.engines.flower.engine import register_changes
+from eigenpact.engines.flower.kits import FlowerKit, _make_site_key
 from tests.engines.flower_federation import CASES, FlowerParties
 
 pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.faults]
@@ -98,8 +99,6 @@ def test_a_key_that_is_not_registered_is_refused(engine: Any, parties: FlowerPar
     shutil.copytree(parties.folder / "lima", kit)
     (kit / "console.txt").unlink()
     _make_site_key(kit)
-    facts = json.loads((kit / "kit.json").read_text())
-    (kit / "kit.json").write_text(json.dumps(facts | {"party": "mallory"}))
     parties.start_sites("mallory", connects=False)
     assert parties.nodes["mallory"].wait(60) != 0
     assert "SuperNode ID" not in parties.console("mallory")
@@ -206,3 +205,27 @@ def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypat
     monkeypatch.undo()
     again = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
     assert again.sites_ == tuple(sorted(NAMES))
+
+
+def test_a_site_joins_and_a_key_is_renewed_while_the_superlink_is_up(parties: FlowerParties) -> None:
+    """Nobody else is started again; the SuperLink forgets the key that was renewed away, and its node can not come back."""
+    folder = parties.folder
+    process = parties.nodes["quito"].pid
+    add_site(find_authority(folder, FlowerKit), "uppsala", folder / "uppsala")
+    renew_party(find_authority(folder, FlowerKit), "lima", folder / "renewed")
+    install(FlowerKit.read(folder / "coordinator", "coordinator"), folder / "authority" / "parties.json")
+    coordinator = FlowerKit.read(folder / "coordinator", "coordinator")
+    register_changes(coordinator)
+    tables = three_sites() | {"uppsala": three_sites()["quito"][::-1] * 1.5}
+    parties.describe("uppsala", tables["uppsala"], SOLVERS_POLICY)
+    parties.signal("lima", signal.SIGKILL)
+    parties.start_sites("lima", connects=False)  # with the old key
+    assert parties.nodes["lima"].wait(60) != 0
+    install(FlowerKit.read(folder / "lima", "site"), folder / "renewed")
+    parties.start_sites("lima", "uppsala")
+    pca = ep.FederatedPCA(2, solver="gram", engine=ep.engines.Flower(coordinator)).fit()
+    here = ep.FederatedPCA(2, solver="gram").fit(tables)
+    assert pca.sites_ == here.sites_
+    np.testing.assert_allclose(pca.components_, here.components_, atol=1e-12)
+    assert parties.nodes["quito"].pid == process
+    assert parties.nodes["quito"].poll() is None

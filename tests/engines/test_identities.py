@@ -16,9 +16,9 @@ SITES = ("lima", "oslo")
 
 @pytest.fixture
 def kits(tmp_path: Path) -> Path:
-    for party in ("coordinator", *SITES):
+    for party in ("authority", "coordinator", *SITES):
         (tmp_path / party).mkdir()
-    describe_kits(tmp_path, Federation("test", "localhost", 8102, SITES, 3))
+    describe_kits(tmp_path, Federation("test", "localhost", 8102, SITES, 3), "no certificate")
     return tmp_path
 
 
@@ -89,11 +89,10 @@ def test_a_list_of_revoked_sites_that_is_damaged_is_an_error(kits: Path, text: s
         kit_of(kits, "coordinator").identity()
 
 
-def test_kits_without_keys_are_refused_by_name(kits: Path) -> None:
+def test_kits_without_a_signed_list_are_refused_by_name(kits: Path) -> None:
     path = kits / "lima" / "kit.json"
     facts = json.loads(path.read_text())
-    facts["format"] = 2
-    del facts["keys"]
-    path.write_text(json.dumps(facts))
-    with pytest.raises(InputError, match=r"format 2, .* lack the keys that letters are signed with; .*eigenpact federation init"):
-        kit_of(kits, "lima")
+    for earlier in (2, 3):
+        path.write_text(json.dumps(facts | {"format": earlier}))
+        with pytest.raises(InputError, match=rf"format {earlier}, .* lack the list of parties that the authority signs; .*init"):
+            kit_of(kits, "lima")

@@ -83,9 +83,9 @@ def honest() -> dict[str, bytes]:
         for step in range(8):
             ledger.write(run=f"r{step // 3}", what="admitted" if step % 3 == 0 else "sent", data="d", columns=step, epoch=0)
         SiteFacts.write(describe("A", Path("t.csv"), 5, read_policy(None), Path("ledger.jsonl")), Path("site.json"))
-        for party in ("coordinator", "kit", "B"):
+        for party in ("authority", "coordinator", "kit", "B"):
             Path(party).mkdir(exist_ok=True)
-        describe_kits(Path(), Federation("heart", "localhost", 8102, ("kit", "B"), ("p", "q")))
+        describe_kits(Path(), Federation("heart", "localhost", 8102, ("kit", "B"), ("p", "q")), "no certificate")
         Path("policy.toml").write_text(POLICY)
         Path("site.toml").write_text('kit = "."\ndata = "t.csv"\ncoordinator_timeout = 30\n')
         files = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".secret"]
@@ -272,6 +272,14 @@ def resume(path: Path) -> Any:
     return ep.FederatedPCA(2, solver="krylov", random_state=0, journal=path).fit(SITES)
 
 
+def whole_kit(path: Path) -> None:
+    """A kit of which one file was changed."""
+    for name in ("kit.json", "parties.json"):
+        if name != path.name:
+            path.with_name(name).write_bytes(honest()[f"kit/{name}"])
+    read_kit(path.parent, "site", type("Any", (PartyKit,), {"engine": "nvflare"}))
+
+
 def both_ways(path: Path) -> None:
     """A site's ledger, as the site and as its owner read it."""
     read_site_ledger(path)
@@ -298,13 +306,8 @@ KINDS: dict[str, tuple[str, tuple[Change, ...], Callable[[bytes], Any]]] = {
     "policy": ("policy.toml", (change_bytes,), read_settings("policy.toml", read_policy)),
     "site": ("site.toml", (change_bytes,), read_settings("site.toml", SiteFile.read)),
     "facts": ("site.json", (change_bytes, change_json), read_settings("site.json", described)),
-    "kit": (
-        "kit/kit.json",
-        (change_bytes, change_json),
-        read_settings(
-            "kit/kit.json", lambda path: read_kit(path.parent, "site", type("Any", (PartyKit,), {"engine": "nvflare"}))
-        ),
-    ),
+    "kit": ("kit/kit.json", (change_bytes, change_json), read_settings("kit/kit.json", whole_kit)),
+    "parties": ("kit/parties.json", (change_bytes, change_json), read_settings("kit/parties.json", whole_kit)),
     "ledger": ("ledger.jsonl", (change_bytes, change_lines), read_settings("ledger.jsonl", both_ways)),
 }
 """Kind -> the honest file, ways to change it, and how it is read, in an empty folder."""

@@ -291,7 +291,14 @@ def test_a_site_restarted_unnoticed_is_lost_and_taken_back(post, connect, three_
 
 def test_no_site_answers_at_all(post):
     post.on_reply = lambda _site, _data: []
-    with pytest.raises(TooFewSitesError, match="none of 3 sites answered within 10 s"):
+    with pytest.raises(TooFewSitesError, match="none of 3 sites answered within 10 s; start them"):
+        connected(post)
+
+
+def test_no_site_answers_as_it_should_and_the_reason_is_told(post):
+    """As all of them do whose kits have another key of the coordinator's."""
+    post.on_reply = lambda _site, data: [data[:-1]]
+    with pytest.raises(TooFewSitesError, match=r"none of 3 sites answered within 10 s, damaged reply: .*; start them"):
         connected(post)
 
 

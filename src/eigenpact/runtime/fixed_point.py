@@ -61,4 +61,4 @@ def rounded(array: np.ndarray[Any, Any], unit: float, secret: bytes = b"", quest
         stream = hashlib.shake_256(len(secret).to_bytes(8, "little") + secret + question).digest(8 * array.size)
         one, other = np.frombuffer(stream, dtype="<u4").reshape(2, *array.shape) / 2.0**32
         noise = one - other
-    return np.asarray(np.round(array / unit + noise) * unit)
+    return np.asarray(np.round(array / unit + noise) * unit + 0.0)  # of zeros no sign is left

@@ -196,8 +196,11 @@ class MailConnection(Connection):
             if "lost" not in told[name]:
                 self._present.discard(name)
         if told and all("lost" in header for header in told.values()):
-            timeout = self._round_timeout
-            raise TooFewSitesError(f"none of {len(told)} sites answered within {timeout:g} s; start them, or allow more time")
+            silent = f"no answer within {self._round_timeout:g} s"
+            why = "".join(f", {reason}" for reason in sorted({reason_in(header, "lost") for header in told.values()} - {silent}))
+            raise TooFewSitesError(
+                f"none of {len(told)} sites answered within {self._round_timeout:g} s{why}; start them, or allow more time"
+            )
         if plan is None and told and not self._features:
             reasons = "; ".join(f"{name}: {self._reasons[name]}" for name in sorted(told))
             raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")

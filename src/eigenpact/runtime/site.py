@@ -20,8 +20,8 @@ from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .summation import PlainSum, Summation
 
-AGREED = ("mean", "scale", "trace")
-"""Names under which sites keep what set-ups agree on."""
+TOLD = "runtime: told at set-up"
+"""Under this name a site keeps a digest of what it was told by the functions that agree once."""
 
 MAXIMUM = "runtime: maximum"
 """Under this name a node keeps the largest value seen while a graph agrees on a maximum."""
@@ -270,17 +270,18 @@ class SiteServer:
         except Exception as error:
             told = "" if self._gate is not None else f": {error}"  # whose text may hold values of rows
             raise SiteError(f"{function.short_name} failed at site {self.name!r}: {type(error).__name__}{told}") from error
-        self._kept = {**self._kept, **reply.keep}
+        agreed = {TOLD: wire.digest(f"{function.name} {self._kept.get(TOLD, '')}", request.args)} if function.once else {}
+        self._kept = {**self._kept, **reply.keep, **agreed}
         self._inbox = {}
         return response
 
     def _rounded(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> Arrays:
         """A reply in fixed point, as far as its magnitude is known to be a share of the agreed trace.
 
-        What was agreed is part of the question: asked again about another centre, a number is rounded by other bits.
+        What was told at set-up is part of the question: asked again about another centre, a number is rounded by other bits.
+        The site's own mean is not: two tables that differ by a row are then rounded by the same bits.
         """
-        agreed = {key: np.asarray(self._kept[key]) for key in AGREED if self._kept.get(key) is not None}
-        question = wire.digest(" ".join([function.name, *agreed]), (*args, *agreed.values()))
+        question = wire.digest(f"{function.name} {self._kept.get(TOLD, '')}", args)
         unit = quantum(self._kept.get("trace", 0.0), self._grain)
         to_round = [a for label, a in zip(function.sends, arrays, strict=True) if function.bounds[label] in ROUNDED]
         if unit == 0 and any(np.any(a) for a in to_round):

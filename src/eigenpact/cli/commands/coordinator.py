@@ -118,6 +118,7 @@ def run(
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     owned = find_kit(kit, "coordinator", engine)
+    owned.expires()  # before anything is written
     if resume is not None:
         folder = owned.folder / "runs" / resume
         asked = Run.read(folder)

@@ -13,13 +13,17 @@ import numpy as np
 import typer
 
 from ...datasets import heart_disease
+from ...engines.federation.changes import add_site, renew_party
 from ...engines.federation.kits import ENGINES, REVOKED, Federation
+from ...engines.federation.parties import AUTHORITY, COORDINATOR, PARTIES, place_parties
+from ...engines.flare.kits import Kit
 from ...engines.flower.app import write_app
+from ...engines.flower.kits import FlowerKit
 from ...errors import DataUnavailableError, FileError, InputError
-from ...storage import writing
+from ...storage import alone, writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..kits import find_kit, make_all_kits
+from ..kits import authority_and_coordinator, find_kit, install, make_all_kits
 from ..site_settings import POLICY, SITE, read_toml
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")
@@ -50,14 +54,14 @@ def init(
     for column in ("hand over", "to", "certificate until"):
         table.add_column(column)
     for site in federation.sites:
-        _write(folder / site / "policy.toml", POLICY)
-        _write(folder / site / "site.toml", SITE)
+        _write_settings(folder / site)
     for party in (*federation.sites, "coordinator"):
         kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
         table.add_row(str(folder / party), to, f"{find_kit(folder / party, kind).expires():%Y-%m-%d}")
     console = stdout()
     console.print(table)
-    tell(console, f"\n{folder / 'authority'} holds the key that signs certificates; keep it offline, it is needed for no run.")
+    signs = f"{folder / 'authority'} holds the keys that sign kits and the list of parties"
+    tell(console, f"\n{signs}; keep it offline, it is needed for no run.")
 
 
 @app.command("example", epilog="Example: eigenpact federation example hospitals")
@@ -97,14 +101,107 @@ def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
     tell(stdout(), f"Wrote a Flower App to {folder}; run it with: flwr run {folder} SUPERLINK --stream -c 'components=\"2\" ...'")
 
 
+@app.command("add", epilog="Example: eigenpact federation add heart uppsala")
+def add(
+    folder: Annotated[Path, typer.Argument()],
+    site: Annotated[str, typer.Argument()],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The new kit; by default SITE in FOLDER.")] = None,
+) -> None:
+    """Let one more SITE take part: make its kit, signed by the authority in FOLDER.  The kits of the others go on working.
+
+    FOLDER is what eigenpact federation init made, with authority/ in it.  The new list of parties, parties.json in FOLDER, goes
+    into the coordinator's kit: at once if that is in FOLDER, else by eigenpact federation install.
+    """
+    kit = output or folder / site
+    with alone(folder):
+        authority, coordinator = authority_and_coordinator(folder)
+        version = add_site(authority, site, kit).version
+        _write_settings(kit)
+        until = find_kit(kit, "site").expires()
+        tell(stdout(), f"Hand {kit} to the data manager of {site}, over a channel you trust; it is valid until {until:%Y-%m-%d}")
+        _spread(folder, coordinator, f"knows {site} from the next run on", version)
+    tell(stdout(), "The other sites go on as they are")
+
+
+@app.command("renew", epilog="Example: eigenpact federation renew heart cleveland")
+def renew(
+    folder: Annotated[Path, typer.Argument()],
+    party: Annotated[str, typer.Argument()],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to put them; by default PARTY-renewed-VERSION in FOLDER.")
+    ] = None,
+) -> None:
+    """Make a new certificate and new keys for PARTY, a site or the coordinator, signed by the authority in FOLDER.
+
+    They lie in a new folder, to be put into the party's kit by eigenpact federation install; the old keys are believed no longer
+    by whoever has the new list of parties, parties.json in FOLDER.  A site that was revoked takes part again with its new key.
+    """
+    with alone(folder):
+        authority, coordinator = authority_and_coordinator(folder)
+        made = output or folder / f"{party}-renewed-{authority.parties.version + 1}"
+        version = renew_party(authority, party, made).version
+        until = find_kit(made, ("site", COORDINATOR)).expires()
+        to = "the coordinator" if party == COORDINATOR else f"the data manager of {party}"
+        tell(stdout(), f"Hand {made} to {to}, over a channel you trust; it is valid until {until:%Y-%m-%d}")
+        tell(stdout(), f"It is put in with: eigenpact federation install KIT {made.name}")
+        if party == COORDINATOR:
+            _hand_out(folder, "every site, which believes the old key until it is put in")
+        else:
+            done = f"believes the new key of {party} from the next run on, and the old one no longer"
+            _spread(folder, coordinator, done, version)
+
+
+@app.command("install", epilog="Example: eigenpact federation install heart/cleveland cleveland-renewed-2")
+def put_in(kit: Annotated[Path, typer.Argument()], source: Annotated[Path, typer.Argument()]) -> None:
+    """Put what is new into a kit: SOURCE is a folder made by eigenpact federation renew, or a parties.json.
+
+    KIT is the folder of a site or of the coordinator.  Only keys, certificates and the list of parties are replaced, and kept in
+    KIT/replaced-VERSION; policy, table, ledger and secret stay.  What another authority signed, or an older list, is refused.
+    """
+    owned = find_kit(kit, ("site", COORDINATOR))
+    parties = install(owned, source)
+    for site in sorted(set(owned.revoked()) - set(find_kit(kit, ("site", COORDINATOR)).revoked())):
+        tell(
+            stderr(),
+            f"{site} was revoked, and has another key in this list: it takes part again; if not, revoke it again",
+            "yellow",
+        )
+    again = f"; stop and start {owned.party} again" if source.is_dir() else ""
+    tell(stdout(), f"{kit} has version {parties.version} of the list of parties: {', '.join(parties.keys)}{again}")
+
+
 @app.command("revoke", epilog="Example: eigenpact federation revoke heart/coordinator cleveland")
 def revoke(kit: Annotated[Path, typer.Argument()], site: Annotated[str, typer.Argument()]) -> None:
     """Believe the key of SITE no longer: it takes part in no run from now on.  KIT is the coordinator's folder.
 
-    Runs that are under way end as they were begun.  A new key for the site takes new kits: eigenpact federation init.
+    Runs that are under way end as they were begun.  A site comes back with a new key alone: eigenpact federation renew.
     """
     find_kit(kit, "coordinator").revoke(site)
-    tell(stdout(), f"Site {site} takes part in no run from now on; it is listed in {kit / REVOKED}")
+    tell(stdout(), f"Site {site} takes part in no run from now on; its key is listed in {kit / REVOKED}")
+
+
+def _spread(folder: Path, coordinator: Kit | FlowerKit | None, what: str, version: int) -> None:
+    """Put the new list of parties into the coordinator's kit if that is there, else say who must."""
+    if coordinator is None:
+        _hand_out(folder, "the coordinator")
+    else:
+        _hand_out(folder)
+        install(coordinator, folder / PARTIES)
+        tell(stdout(), f"{folder / COORDINATOR} {what} (list of parties, version {version})")
+
+
+def _hand_out(folder: Path, to: str = "") -> None:
+    """Write the new list of parties where it can be handed out; it is public and signed, so any channel will do."""
+    with writing(folder / PARTIES, "hand out parties.json of authority/ instead"):
+        place_parties(folder / PARTIES, (folder / AUTHORITY / PARTIES).read_bytes())
+    if to:
+        tell(stdout(), f"Hand {folder / PARTIES} to {to}: eigenpact federation install KIT {PARTIES}")
+
+
+def _write_settings(kit: Path) -> None:
+    """What the data manager of a new site changes."""
+    _write(kit / "policy.toml", POLICY)
+    _write(kit / "site.toml", SITE)
 
 
 def read_consortium(path: Path, engine: str | None = None) -> Federation:

@@ -1,6 +1,7 @@
 """Who signed a letter: an Ed25519 key for each party of a federation, made with the kits (ADR 15).
 
-The private key lies in the party's kit, for its owner alone; the public keys of all parties stand in every kit.
+The private key lies in the party's kit, for its owner alone; the public keys of all parties stand in a list that the federation's
+authority signs (``parties.py``).
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FileError, InputError
-from ...storage import write_private
+from ...storage import read_regular, write_private
 from ..extras import crypto
 
 KEY = "identity.key"
 """File in a kit with its party's private key."""
+
+MOST_BYTES = 1 << 10
+"""Of a key; it has 32."""
 
 
 class KitIdentity:
@@ -36,7 +40,7 @@ class KitIdentity:
         path, ed25519 = folder / KEY, _ed25519()
         try:
             loose = path.stat().st_mode & 0o077
-            self._own = ed25519.Ed25519PrivateKey.from_private_bytes(path.read_bytes())
+            self._own = ed25519.Ed25519PrivateKey.from_private_bytes(read_regular(path, MOST_BYTES, follow=True))
             known = {name: ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in keys.items()}
         except (OSError, ValueError, TypeError) as error:
             raise FileError(f"the keys of {folder} cannot be read: {error}; ask for the kit again") from error
@@ -68,6 +72,15 @@ def make_key(folder: Path) -> str:
     key = _ed25519().Ed25519PrivateKey.generate()
     write_private(folder / KEY, key.private_bytes_raw())
     return _public(key)
+
+
+def is_signed(key: str, data: bytes, signature: bytes) -> bool:
+    """Whether the owner of a public key, in hexadecimal digits, signed the data."""
+    try:
+        _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, data)
+    except (crypto("exceptions").InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def _public(key: Any) -> str:

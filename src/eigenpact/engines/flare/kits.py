@@ -11,15 +11,17 @@ import json
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
 from ...storage import write_private, write_private_json, writing
-from ..extras import bring
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
+from ..extras import bring, crypto
+from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
+from ..federation.parties import COORDINATOR, digest_of_root
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
@@ -49,11 +51,14 @@ HEARTBEAT_TIMEOUT = 30
 """Seconds after which FLARE's server forgets a site that is silent; sites tell every 10 s that they are there."""
 
 
+ROOT = "rootCA.pem"
+"""The authority's certificate, beside each certificate that it signed."""
+
 FOR_EVER = 1e9
 """Seconds until FLARE gives up a job whose sites are gone: the driver does, by ``min_sites``."""
 
 
-class Kit(PartyKit):
+class Kit(EngineKit):
     """A party's folder, with FLARE's files in it."""
 
     engine = "nvflare"
@@ -61,12 +66,20 @@ class Kit(PartyKit):
     @property
     def workspace(self) -> Path:
         """FLARE's folder in the kit, of a site or of the coordinator's server."""
-        return self.folder / "server" if self.party == "coordinator" else self.folder
+        return self.folder / "server" if self.party == COORDINATOR else self.folder
 
     @property
-    def certificate(self) -> Path:
-        """The party's own certificate."""
-        return self.workspace / "startup" / ("server.crt" if self.party == "coordinator" else "client.crt")
+    def certificates(self) -> dict[str, str]:
+        """The party's own certificates: path in the kit -> to whom it was issued."""
+        if self.party == COORDINATOR:
+            return {"server/startup/server.crt": self.federation.host[:64], "admin/startup/client.crt": ADMIN}
+        return {"startup/client.crt": self.party}
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Paths in the kit of its keys and certificates: what a renewal replaces."""
+        own = [Path(path) for path in self.certificates]
+        return tuple(str(file) for path in own for file in (path, path.with_suffix(".key"), path.with_name(ROOT)))
 
     @property
     def log(self) -> Path:
@@ -75,11 +88,23 @@ class Kit(PartyKit):
 
     def expires(self) -> datetime:
         """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
-        return self.check_certificate(self.certificate.with_name("rootCA.pem"), self.certificate)
+        own = {self.folder / path: name for path, name in self.certificates.items()}
+        return min(self.check_certificate(path.with_name(ROOT), path, name) for path, name in own.items())
+
+    def make_party(self, party: str, folder: Path) -> str:
+        """Of the authority: make a party's kit, with new keys and certificates, in a folder; SuperNodes are Flower's."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as work:
+            sites = () if party == COORDINATOR else (party,)
+            made = _provision(self.federation, sites, Path(work), _signing(self.folder))
+            if party == COORDINATOR:
+                _adopt_coordinator(made, self.federation.host, folder)
+            else:
+                _adopt_site(made / party, folder)
+        return ""
 
     def command(self) -> list[str]:
         """What starts FLARE for this kit, wherever the kit lies now."""
-        if self.party == "coordinator":
+        if self.party == COORDINATOR:
             self._keep_inside()
             kind, who = "server", []
         else:
@@ -104,15 +129,13 @@ def make_kits(federation: Federation, folder: Path) -> None:
     work = folder / "authority"
     with writing(folder, "choose another folder"):
         work.mkdir(parents=True, mode=0o700)
-        made = _provision(federation, work)
-        _adopt_kit(made / federation.host, folder / "coordinator" / "server")
-        _adopt_kit(made / ADMIN, folder / "coordinator" / "admin")
+        made = _provision(federation, federation.sites, work)
+        _adopt_coordinator(made, federation.host, folder / COORDINATOR)
         for site in federation.sites:
-            _adopt_kit(made / site, folder / site)
-            _configure_site(folder / site)
-        _configure_server(folder / "coordinator" / "server")
-        describe_kits(folder, federation)
+            _adopt_site(made / site, folder / site)
         _keep_signing_key(work)
+        root = crypto("x509").load_pem_x509_certificate((work / "ca.crt").read_bytes())
+        describe_kits(folder, federation, digest_of_root(root))
 
 
 def _keep_signing_key(authority: Path) -> None:
@@ -122,6 +145,12 @@ def _keep_signing_key(authority: Path) -> None:
         shutil.rmtree(provisioned)
     write_private(authority / "ca.key", state["root_pri_key"].encode())
     write_private(authority / "ca.crt", state["root_cert"].encode())
+
+
+def _signing(authority: Path) -> dict[str, Any]:
+    """The authority's key and certificate, as FLARE's provisioning takes them."""
+    key = crypto("hazmat.primitives.serialization").load_pem_private_key((authority / "ca.key").read_bytes(), None)
+    return {"serialized_root_cert": (authority / "ca.crt").read_bytes(), "root_private_key": key}
 
 
 def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -154,19 +183,22 @@ def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping
     write_private_json(folder / "meta.json", meta)
 
 
-def _provision(federation: Federation, work: Path) -> Path:
-    """Let FLARE make certificates and start-up files; return the folder with one folder for each party."""
+def _provision(federation: Federation, sites: Sequence[str], work: Path, signing: Mapping[str, Any] | None = None) -> Path:
+    """Let FLARE make certificates and start-up files for these sites and the coordinator; return the folder with theirs.
+
+    They are signed with the authority's key and certificate, or with new ones if there are none yet.
+    """
     entity = bring("nvflare", "nvflare.lighter.entity")
-    project = entity.Project(federation.name, "eigenpact federation")
+    project = entity.Project(federation.name, "eigenpact federation", **signing or {})
     ports = {"fed_learn_port": federation.port, "admin_port": federation.port}
     project.set_server(federation.host, "eigenpact", ports)
-    for site in federation.sites:
+    for site in sites:
         project.add_client(site, "eigenpact", {"allow_log_streaming": False})
     project.add_admin(ADMIN, "eigenpact", {"role": "project_admin"})
     builders = [
         bring("nvflare", "nvflare.lighter.impl.workspace").WorkspaceBuilder(),
         bring("nvflare", "nvflare.lighter.impl.static_file").StaticFileBuilder(config_folder="config", require_signed_jobs=True),
-        bring("nvflare", "nvflare.lighter.impl.cert").CertBuilder(root_valid_days=federation.valid_days),
+        _certificates(federation.valid_days),
         bring("nvflare", "nvflare.lighter.impl.signature").SignatureBuilder(),
     ]
     log = _Quiet()
@@ -174,6 +206,20 @@ def _provision(federation: Federation, work: Path) -> Path:
     if context.get("build_error") or log.errors:
         raise InputError(f"FLARE could not make the kits: {'; '.join(log.errors) or 'no reason was given'}")
     return Path(context["current_prod_dir"])
+
+
+def _certificates(days: int) -> Any:
+    """FLARE's maker of certificates, which gives parties 360 days unless it is told otherwise."""
+    base = bring("nvflare", "nvflare.lighter.impl.cert").CertBuilder
+
+    class Certificates(base):  # type: ignore[misc, valid-type]
+        def _generate_cert(self, *args: Any, **options: Any) -> Any:
+            if not options.get("ca"):
+                end = datetime.now(UTC) + timedelta(days=days)
+                options["not_valid_after"] = min(end, self.root_cert.not_valid_after_utc)
+            return base._generate_cert(*args, **options)
+
+    return Certificates(root_valid_days=max(days, AUTHORITY_DAYS))
 
 
 class _Quiet:
@@ -199,6 +245,17 @@ def _adopt_kit(made: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(made, target)
     target.chmod(stat.S_IRWXU)
+
+
+def _adopt_coordinator(made: Path, host: str, kit: Path) -> None:
+    _adopt_kit(made / host, kit / "server")
+    _adopt_kit(made / ADMIN, kit / "admin")
+    _configure_server(kit / "server")
+
+
+def _adopt_site(made: Path, kit: Path) -> None:
+    _adopt_kit(made, kit)
+    _configure_site(kit)
 
 
 def _configure_site(kit: Path) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from ...errors import SiteError
 from ...runtime import Costs
-from ...storage import owner_only, write_private_json
+from ...storage import owner_only, write_private, write_private_json
 from ..extras import bring
 from ..federation.engine import FederationEngine
 from ..federation.relay import STILL, accept, frame, hang_up, meeting_point, unframe
@@ -101,7 +101,7 @@ def serving(kit: FlowerKit) -> Iterator[subprocess.Popen[bytes] | None]:
     """A SuperLink that knows the sites' keys: the one that is up already (then None), or one started here and ended after."""
     port = kit.federation.port
     if listens(HERE, port):
-        kit.configure()
+        register_changes(kit)
         yield None
         return
     kit.expires()
@@ -151,12 +151,35 @@ def _register_keys(kit: FlowerKit) -> None:
         path.unlink(missing_ok=True)
     port = free_port()
     kit.configure(f"{HERE}:{port}")
-    done = {}
     with _superlink(kit, port):
-        for site, key in _keys(kit).items():
-            told = ask(kit, "supernode", "register", str(kit.folder / "keys" / f"{site}.pub"), CONNECTION, "--name", site)
-            done[site] = {"key": key, "node": int(told["node-id"])}
+        done = {site: _register(kit, site) for site in kit.parties.nodes}
     write_private_json(kit.workspace / REGISTERED, done)
+
+
+def register_changes(kit: FlowerKit) -> None:
+    """Let a SuperLink that is up know keys that were added or renewed since it was started; those renewed away it forgets."""
+    if not listens(HERE, kit.federation.port):
+        return
+    kit.configure()
+    done = _known(kit)
+    for site, key in kit.parties.nodes.items() if done else ():
+        before = done.get(site)
+        if before is not None and before["key"] == key:
+            continue
+        if before is not None:
+            ask(kit, "supernode", "unregister", str(before["node"]), CONNECTION)
+            del done[site]
+            write_private_json(kit.workspace / REGISTERED, done)
+        done[site] = _register(kit, site)
+        write_private_json(kit.workspace / REGISTERED, done)
+
+
+def _register(kit: FlowerKit, site: str) -> dict[str, Any]:
+    """Let the SuperLink know a site's key; what is to be remembered of it."""
+    key, path = kit.parties.nodes[site], kit.workspace / f"{site}.pub"
+    write_private(path, key.encode())
+    told = ask(kit, "supernode", "register", str(path), CONNECTION, "--name", site)
+    return {"key": key, "node": int(told["node-id"])}
 
 
 def registered_nodes(kit: FlowerKit) -> dict[str, int]:
@@ -171,17 +194,19 @@ def registered_nodes(kit: FlowerKit) -> dict[str, int]:
 
 def _registered(kit: FlowerKit) -> dict[str, int]:
     """As :func:`registered_nodes`; empty if these keys are not registered."""
+    done = _known(kit)
+    if {site: facts["key"] for site, facts in done.items()} != kit.parties.nodes or not (kit.workspace / "superlink.db").exists():
+        return {}
+    return {site: facts["node"] for site, facts in done.items()}
+
+
+def _known(kit: FlowerKit) -> dict[str, dict[str, Any]]:
+    """Site -> key and node that were registered; empty if there are none, or those of an earlier version."""
     try:
         done = json.loads((kit.workspace / REGISTERED).read_text())
-        if {site: facts["key"] for site, facts in done.items()} == _keys(kit) and (kit.workspace / "superlink.db").exists():
-            return {site: int(facts["node"]) for site, facts in done.items()}
+        return {site: {"key": str(facts["key"]), "node": int(facts["node"])} for site, facts in done.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        pass  # none, or those of an earlier version
-    return {}
-
-
-def _keys(kit: FlowerKit) -> dict[str, str]:
-    return {site: (kit.folder / "keys" / f"{site}.pub").read_text() for site in kit.federation.sites}
+        return {}
 
 
 def ask(kit: FlowerKit, *command: str) -> dict[str, Any]:

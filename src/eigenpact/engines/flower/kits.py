@@ -19,11 +19,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ...errors import FileError
+from ...errors import FileError, InputError
 from ...storage import write_private, writing
 from ..blas import ONE_THREAD
 from ..extras import bring, crypto, missing
-from ..federation.kits import Federation, PartyKit, check_new_folder, describe_kits
+from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
+from ..federation.parties import COORDINATOR, digest_of_root
 
 CONNECTION = "eigenpact"
 """Name of the SuperLink in the configuration of Flower's command line."""
@@ -47,7 +48,7 @@ FLEET = "/v1/fleet/"
 """The paths that SuperNodes ask for; all others are for this machine alone."""
 
 
-class FlowerKit(PartyKit):
+class FlowerKit(EngineKit):
     """A party's folder, with keys and certificates for Flower."""
 
     engine = "flower"
@@ -83,18 +84,39 @@ class FlowerKit(PartyKit):
             "can send code to every site"
         )
 
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """Paths in the kit of its keys and certificates: what a renewal replaces."""
+        return ("ca.crt", *(("server.crt", "server.key") if self.party == COORDINATOR else ("site.pub", "site.key")))
+
     def expires(self) -> datetime:
-        """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error."""
-        if self.party != "coordinator":
-            (root,) = self.load_certificates(self.folder / "ca.crt")
-            self.check_key(self.folder / "site.key", self._public_key(), "load_ssh_private_key", "site.pub")
-            return self.check_dates(root.not_valid_before_utc, root.not_valid_after_utc)
-        return self.check_certificate(self.folder / "ca.crt", self.folder / "server.crt")
+        """When the first of the kit's certificates ends; one that has ended, lacks its key or is of elsewhere is an error.
+
+        A site has no certificate of its own, but a key, which must be the one that the federation knows.
+        """
+        if self.party == COORDINATOR:
+            return self.check_certificate(self.folder / "ca.crt", self.folder / "server.crt", self.federation.host[:64])
+        root = self.check_root(self.folder / "ca.crt")
+        self.check_key(self.folder / "site.key", self._public_key(), "load_ssh_private_key", "site.pub")
+        if (self.folder / "site.pub").read_text() != self.parties.nodes.get(self.party):
+            raise InputError(
+                f"site.pub of {self.folder} is not the key that the federation knows of {self.party!r}; ask for the kit again"
+            )
+        return self.check_dates(root.not_valid_before_utc, root.not_valid_after_utc)
+
+    def make_party(self, party: str, folder: Path) -> str:
+        """Of the authority: make a party's kit, with new keys and certificates, in a folder; give its SuperNode's key, if any."""
+        folder.mkdir(mode=0o700)
+        (folder / "ca.crt").write_bytes((self.folder / "ca.crt").read_bytes())
+        if party != COORDINATOR:
+            return _make_site_key(folder)
+        _certify(self.federation, self.folder, folder)
+        return ""
 
     def environment(self) -> dict[str, str]:
         """What Flower's programs are started with; they find each other by name."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        look = {} if self.party == "coordinator" else LOOK
+        look = {} if self.party == COORDINATOR else LOOK
         return QUIET | look | ONE_THREAD | {"FLWR_HOME": str(self.workspace), "PATH": path}
 
     def superlink(self, port: int | None = None) -> list[str]:
@@ -145,19 +167,17 @@ def make_flower_kits(federation: Federation, folder: Path) -> None:
     bring("flower", "flwr")
     check_new_folder(folder)
     with writing(folder, "choose another folder"):
-        for party in ("authority", "coordinator", *federation.sites):
+        for party in ("authority", COORDINATOR, *federation.sites):
             (folder / party).mkdir(parents=True, mode=0o700)
-        root = _certify(federation, folder / "authority", folder / "coordinator")
-        (folder / "coordinator" / "keys").mkdir()
-        for party in ("coordinator", *federation.sites):
-            (folder / party / "ca.crt").write_bytes(root)
-        describe_kits(folder, federation)
-        for site in federation.sites:
-            public = _make_site_key(folder / site)
-            (folder / "coordinator" / "keys" / f"{site}.pub").write_bytes(public)
+        root = _make_authority(federation, folder / "authority")
+        _certify(federation, folder / "authority", folder / COORDINATOR)
+        for party in (COORDINATOR, *federation.sites):
+            (folder / party / "ca.crt").write_bytes((folder / "authority" / "ca.crt").read_bytes())
+        nodes = {site: _make_site_key(folder / site) for site in federation.sites}
+        describe_kits(folder, federation, digest_of_root(root), nodes)
 
 
-def _make_site_key(kit: Path) -> bytes:
+def _make_site_key(kit: Path) -> str:
     """A site's private key, as Flower reads it; give the public one."""
     serial = crypto("hazmat.primitives.serialization")
     ec = crypto("hazmat.primitives.asymmetric.ec")
@@ -166,44 +186,59 @@ def _make_site_key(kit: Path) -> bytes:
     write_private(kit / "site.key", key.private_bytes(*form))
     public: bytes = key.public_key().public_bytes(serial.Encoding.OpenSSH, serial.PublicFormat.OpenSSH)
     (kit / "site.pub").write_bytes(public)
-    return public
+    return public.decode()
 
 
-def _certify(federation: Federation, authority: Path, coordinator: Path) -> bytes:
-    """Make an authority and the SuperLink's certificate; give the authority's, for everybody."""
-    x509, hashes = crypto("x509"), crypto("hazmat.primitives.hashes")
-    serial, ec = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ec")
-    begin = datetime.now(UTC) - timedelta(minutes=5)
-    root_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-
-    def sign(name: str, issuer: str, key: Any, extensions: list[tuple[Any, bool]]) -> Any:
-        subject, signer = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in (name, issuer))
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(signer).public_key(key.public_key())
-        made = made.serial_number(x509.random_serial_number()).not_valid_before(begin)
-        made = made.not_valid_after(begin + timedelta(days=federation.valid_days))
-        for extension, critical in extensions:
-            made = made.add_extension(extension, critical)
-        return made.sign(root_key, hashes.SHA256())
-
+def _make_authority(federation: Federation, authority: Path) -> Any:
+    """Make an authority; give its certificate."""
+    x509 = crypto("x509")
+    key = _make_certificate_key(authority / "ca.key")
     usage = dict.fromkeys(
         ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"), False
     )
     may_sign = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage)
-    authority_name = f"authority of {federation.name}"[:64]
-    own_id = x509.SubjectKeyIdentifier.from_public_key(root_key.public_key())
-    root_extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (may_sign, True), (own_id, False)]
-    root = sign(authority_name, authority_name, root_key, root_extensions)
+    own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    extensions = [(x509.BasicConstraints(ca=True, path_length=0), True), (may_sign, True), (own_id, False)]
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"authority of {federation.name}"[:64])])
+    end = datetime.now(UTC) + timedelta(days=max(federation.valid_days, AUTHORITY_DAYS))
+    return _sign(authority / "ca.crt", name, key.public_key(), (name, key), end, extensions)
+
+
+def _certify(federation: Federation, authority: Path, coordinator: Path) -> None:
+    """Make the SuperLink's key, and its certificate, signed by the authority."""
+    x509 = crypto("x509")
+    root = x509.load_pem_x509_certificate((authority / "ca.crt").read_bytes())
+    root_key = crypto("hazmat.primitives.serialization").load_pem_private_key((authority / "ca.key").read_bytes(), None)
+    key = _make_certificate_key(coordinator / "server.key")
     hosts = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys((federation.host, *LOOPBACK))])
     of_root = x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key())
     for_servers = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
-    server_extensions = [(hosts, False), (x509.BasicConstraints(ca=False, path_length=None), True), (of_root, False)]
-    server = sign(federation.host[:64], authority_name, server_key, [*server_extensions, (for_servers, False)])
-    pem = serial.Encoding.PEM, serial.PrivateFormat.PKCS8, serial.NoEncryption()
-    write_private(authority / "ca.key", root_key.private_bytes(*pem))
-    write_private(coordinator / "server.key", server_key.private_bytes(*pem))
-    (coordinator / "server.crt").write_bytes(server.public_bytes(serial.Encoding.PEM))
-    certificate: bytes = root.public_bytes(serial.Encoding.PEM)
-    (authority / "ca.crt").write_bytes(certificate)
+    basic = x509.BasicConstraints(ca=False, path_length=None)
+    extensions = [(hosts, False), (basic, True), (of_root, False), (for_servers, False)]
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, federation.host[:64])])
+    end = min(datetime.now(UTC) + timedelta(days=federation.valid_days), root.not_valid_after_utc)
+    _sign(coordinator / "server.crt", name, key.public_key(), (root.subject, root_key), end, extensions)
+
+
+def _make_certificate_key(path: Path) -> Any:
+    serial, ec = crypto("hazmat.primitives.serialization"), crypto("hazmat.primitives.asymmetric.ec")
+    key = ec.generate_private_key(ec.SECP256R1())
+    write_private(path, key.private_bytes(serial.Encoding.PEM, serial.PrivateFormat.PKCS8, serial.NoEncryption()))
+    return key
+
+
+def _sign(
+    path: Path, subject: Any, public_key: Any, issuer: tuple[Any, Any], end: datetime, extensions: list[tuple[Any, bool]]
+) -> Any:
+    """Write a certificate, and give it; ``issuer`` is the signer's name and key."""
+    x509 = crypto("x509")
+    made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer[0]).public_key(public_key)
+    made = made.serial_number(x509.random_serial_number())
+    made = made.not_valid_before(datetime.now(UTC) - timedelta(minutes=5)).not_valid_after(end)
+    for extension, critical in extensions:
+        made = made.add_extension(extension, critical)
+    certificate = made.sign(issuer[1], crypto("hazmat.primitives.hashes").SHA256())
+    path.write_bytes(certificate.public_bytes(crypto("hazmat.primitives.serialization").Encoding.PEM))
     return certificate
 
 
