@@ -94,7 +94,7 @@ def test_messages_are_within_the_trace() -> None:
         G[0, 0] = size
         assert bool(doubt(local_power, known(), Z, q, q, G)) is wrong
         assert bool(doubt(leading_directions, known(), q, np.sqrt(G))) is wrong
-        step = Z, q, q, np.float64(0.12), np.float64(1.0)
+        step = Z, q, q, np.float64(0.12), np.float64(1.0), np.float64(0.2)
         assert bool(doubt(consensus_step, known(), *step, 3.55 * G, np.float64(1.0), np.zeros(7))) is wrong
         assert bool(doubt(consensus_step, known(), *step, G, np.float64(size), np.zeros(7))) is wrong
     assert "60 before" in doubt(own_directions, known(), q, q, np.zeros((4, 2)), np.int64(61))

@@ -239,7 +239,8 @@ async def expand(
     """Grow the space Q, C Q of ``state`` until the goal is met and nothing can have been missed (lines 2 to 7).
 
     ``state`` is that of :func:`begin` or of an earlier Progress; ``facts`` are kept with it for whoever resumes.  A method that
-    only has its basis ``own`` (d x k), the first columns of Q, confirmed is told of with that basis, and keeps no state here.
+    only has its basis ``own`` (d x k), the first columns of Q, confirmed is told of with that basis, and keeps no state here; the
+    residual of the Ritz vectors, which are not its answer, is told apart ("ritz_kkt").
     """
     stand, past = Stand.of(state["counters"]), Past(state["bases"], state["bounds"])
     space = KrylovSpace(state["Q"], state["CQ"], int(state["fresh"]))
@@ -252,7 +253,7 @@ async def expand(
             saved = None if last else _state(space, past, stand) | dict(facts or {})
             await view.progress(setup, saved)
         else:
-            confirming = {"confirming": 1.0 if view.angle is None else view.angle}
+            confirming = {"confirming": 1.0 if view.angle is None else view.angle, "ritz_kkt": view.residual}
             await Progress(basis=own, kkt=kkt(state["CQ"][:, : own.shape[1]], own, setup.trace), details=confirming)
         if last:  # line 5
             break

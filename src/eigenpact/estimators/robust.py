@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
-from ..algorithms.robust.dcf import minimize
+from ..algorithms.robust.dcf import scores, solve
 from ..algorithms.robust.entries import Mask, blocks, remove_errors
 from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
@@ -27,9 +27,6 @@ from .results import PRIVATE, Result, precision
 
 SMALLEST_THRESHOLD = 1e-10
 """Residuals below this, in units of an entry's size, are never errors: they are what rounding leaves."""
-
-SOFT_SWEEPS = 50
-"""Alternations for the scores of DCF-PCA's soft threshold."""
 
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
 """A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the lower median of all shares (one of two can be)."""
@@ -54,8 +51,9 @@ class RobustResult(Result):
     error_share: float
     rank_fall: float | None
     shares: dict[str, float] = field(metadata=PRIVATE)
-    shrinkage: Literal["hard", "soft"] = field(metadata=PRIVATE)
-    rho: float = field(metadata=PRIVATE)
+    origin: Array = field(metadata=PRIVATE)
+    factor: Array = field(metadata=PRIVATE)
+    rho: float | None = field(metadata=PRIVATE)
 
 
 class RobustPCA(PooledEstimator):
@@ -219,16 +217,16 @@ class RobustPCA(PooledEstimator):
 
     def _result(self, found: Found, **told: Any) -> RobustResult:
         setup, solution, shares = found
-        dtype, notes = precision(setup.single), solution.notes
+        dtype, notes, soft = precision(setup.single), solution.notes, solution.soft
         components = np.ascontiguousarray(fix_signs(solution.basis).T).astype(dtype)
         k, d = components.shape
-        mean = setup.centre + setup.scale * solution.shift
+        mean = setup.centre + setup.scale * solution.shift if self.center == "pooled" else np.zeros(d)
         return RobustResult(
             n_components=k,
             n_features_in=d,
             n_samples_seen=setup.n_samples,
             components=components,
-            mean=mean if self.center == "pooled" else np.zeros_like(mean),
+            mean=mean,
             scale=setup.scale,
             explained_variance=(solution.eigenvalues / max(setup.n_samples - 1, 1)).astype(dtype),
             singular_values=np.sqrt(solution.eigenvalues).astype(dtype),
@@ -240,8 +238,9 @@ class RobustPCA(PooledEstimator):
             converged=bool(solution.converged),
             stop_reason=solution.reason,
             shares=shares,
-            shrinkage=solution.shrinkage,
-            rho=notes.get("rho", 0.0),
+            origin=setup.centre if soft else mean,
+            factor=soft.U if soft else np.zeros((d, 0)),
+            rho=soft.rho if soft else None,
             **told,
         )
 
@@ -252,7 +251,10 @@ class RobustPCA(PooledEstimator):
     # -- using ----------------------------------------------------------------------------------
 
     def low_rank(self, site: str) -> Any:
-        """The low-rank part L_i (n_i, n_features) of a site's rows, mean included; computed here, nothing is sent."""
+        """The low-rank part L_i (n_i, n_features) of a site's rows, mean included; computed here, nothing is sent.
+
+        With ``solver="dcf"`` it is the paper's U V_i^T, V_i being least in (7) for the last U.
+        """
         return self._decomposed(self._rows_of(site))[1]
 
     def sparse(self, site: str) -> Any:
@@ -322,30 +324,30 @@ class RobustPCA(PooledEstimator):
         n, d = (int(size) for size in X.shape)
         V = np.zeros((n, self.n_components_))
         L, S = (np.zeros((n, d)) for _ in range(2)) if parts else (np.zeros((0, d)), np.zeros((0, d)))
-        U = np.ascontiguousarray(self.components_.T, dtype=np.float64)
-        for where, M, observed in blocks(X, self.mean_, self.scale_):
-            V[where], errors = self._explain(M, observed, U)
+        for where, M, observed in blocks(X, self._origin, self.scale_):
+            V[where], fitted, errors = self._explain(M, observed)
             if parts:
-                fitted = V[where] @ U.T
                 R = (M - fitted) * errors
-                S[where] = (R if self._shrinkage == "hard" else soft(R, self.threshold_)) * self.scale_
-                L[where] = fitted * self.scale_ + self.mean_
+                S[where] = (R if self._rho is None else soft(R, self.threshold_)) * self.scale_
+                L[where] = fitted * self.scale_ + self._origin
         return V, L, S
 
-    def _explain(self, M: Array, observed: Mask | None, U: Array) -> tuple[Array, Mask]:
-        """Scores of a block and where its errors are."""
-        if self._shrinkage == "hard":
-            return remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)
-        near, _ = remove_errors(M, observed, U, START * self.entry_size_, self.threshold_)  # the soft steps are short
-        V, _, _ = minimize(M, observed, U, near, self.threshold_, self._rho, SOFT_SWEEPS)
-        wrong: Mask = np.abs(M - V @ U.T) > self.threshold_
-        return V, wrong if observed is None else wrong & observed
+    def _explain(self, M: Array, observed: Mask | None) -> tuple[Array, Array, Mask]:
+        """Scores of a block, its low-rank part from the origin, and where its errors are."""
+        Z = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+        V, wrong = remove_errors(M, observed, Z, START * self.entry_size_, self.threshold_)
+        if self._rho is None:
+            return V, V @ Z.T, wrong
+        U = self._factor
+        V = solve(M, observed, U, scores(V @ Z.T, U, self._rho), self.threshold_, self._rho)  # from near the end: steps are short
+        fitted = V @ U.T
+        wrong = np.abs(M - fitted) > self.threshold_
+        return (fitted - (self.mean_ - self._origin) / self.scale_) @ Z, fitted, wrong if observed is None else wrong & observed
 
     def _error_share(self, X: Any) -> float:
         wrong = seen = 0
-        U = np.ascontiguousarray(self.components_.T, dtype=np.float64)
-        for _, M, observed in blocks(X, self.mean_, self.scale_):
-            wrong += int(np.count_nonzero(self._explain(M, observed, U)[1]))
+        for _, M, observed in blocks(X, self._origin, self.scale_):
+            wrong += int(np.count_nonzero(self._explain(M, observed)[2]))
             seen += M.size if observed is None else int(np.count_nonzero(observed))
         return wrong / max(seen, 1)
 

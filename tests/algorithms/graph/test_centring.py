@@ -7,6 +7,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact.algorithms.graph import neighbourhood
+from eigenpact.errors import InputError
 
 
 def dealt(X, nodes=10):
@@ -99,3 +100,74 @@ def test_what_could_not_be_removed_is_told(monkeypatch):
     ):
         pca, _, _ = compared(dealt(NORMAL), 2, gamma=0.01, center=False)
     assert pca.notes_["share"][1] < 0.8
+
+
+# -- every block by its own means, as the paper does ----------------------------------------------------------------------
+
+BLOCK = ep.solvers.ProjectionConsensus(centring="block")
+
+
+def within(tables, gamma):
+    """The kernel of all rows, every block K_(i,j) centred by the paper's formula (Section 6.1), and where nodes' rows are."""
+    X, sizes = np.concatenate(list(tables.values())), [len(part) for part in tables.values()]
+    K, ends = np.exp(-gamma * ((X[:, None] - X) ** 2).sum(-1)), np.cumsum(sizes)
+    places = {name: slice(end - size, end) for name, size, end in zip(tables, sizes, ends, strict=True)}
+    for rows in places.values():
+        for columns in places.values():
+            B = K[rows, columns]
+            K[rows, columns] = B - B.mean(axis=0) - B.mean(axis=1, keepdims=True) + B.mean()
+    return K, places
+
+
+def shifted():
+    """Nodes whose rows vary most along the first feature, and whose means differ far more along the second."""
+    rng = np.random.default_rng(0)
+    return {f"n{j}": rng.normal(size=(40 + j, 3)) * [1.5, 0.4, 0.3] + [0, 3.0 * (-1) ** j, 0] for j in range(6)}
+
+
+@pytest.mark.parametrize("span", ["own", "neighbourhood"])
+def test_block_centring_finds_the_direction_within_nodes(span):
+    tables = shifted()
+    method = ep.solvers.ProjectionConsensus(centring="block", span=span)
+    options = {"gamma": 0.05, "graph": "ring:4", "random_state": 0}
+    pca = ep.GraphKernelPCA(1, solver=method, **options).fit(tables)
+    assert pca.converged_
+    K, places = within(tables, 0.05)
+    values, vectors = np.linalg.eigh(K)
+    exact = vectors[:, -1] * np.sqrt(values[-1])  # scores of all rows, each about its node's mean
+    for name, place in places.items():
+        scores = pca.transform(tables[name], site=name)[:, 0]
+        assert abs(scores.mean()) < 1e-8  # about the node's own mean
+        assert abs(np.corrcoef(scores, exact[place])[0, 1]) > 0.99
+    common = ep.GraphKernelPCA(1, **options).fit(tables)
+    central = ep.GraphKernelPCA(1, solver="central", gamma=0.05, graph="ring:4").fit(tables)
+    assert min(abs(c[0, 0]) for c in common.similarity(central).values()) > 0.97
+    assert max(abs(c[0, 0]) for c in pca.similarity(central).values()) < 0.3  # what nodes' means differ by is lost
+
+
+def test_similarity_of_a_block_centred_fit_is_the_papers():
+    """Section 6.1: alpha_j K(X_j, X) alpha_gt over the lengths, with K(X_j, X), K_j and K each centred as a matrix."""
+    tables = dealt(NORMAL[:200], 5)
+    pca = ep.GraphKernelPCA(1, solver=BLOCK, gamma=0.02, graph="ring:2", random_state=0).fit(tables)
+    central = ep.GraphKernelPCA(1, solver="central", gamma=0.02, graph="ring:2").fit(tables)
+    X = np.concatenate(list(tables.values()))
+
+    def centred(A, B):
+        K = np.exp(-0.02 * ((A[:, None] - B) ** 2).sum(-1))
+        return K - K.mean(axis=0) - K.mean(axis=1, keepdims=True) + K.mean()
+
+    truth = np.linalg.eigh(centred(X, X))[1][:, -1]
+    for name, part in tables.items():
+        alpha = pca.models_[name].alpha[:, 0]
+        lengths = np.sqrt((alpha @ centred(part, part) @ alpha) * (truth @ centred(X, X) @ truth))
+        assert abs(pca.similarity(central)[name][0, 0]) == pytest.approx(
+            abs(alpha @ centred(part, X) @ truth) / lengths, rel=1e-8
+        )
+
+
+def test_block_centring_sends_nothing_of_a_mean_and_needs_no_random_features():
+    tables = dealt(NORMAL[:200], 5)
+    pca = ep.GraphKernelPCA(1, solver=BLOCK, kernel="poly", degree=2, graph="ring:2", random_state=0).fit(tables)
+    assert "send_mean_values" not in {message.function for message in pca.ledger_}
+    with pytest.raises(InputError, match=r"n_components=2 with centring='block': the paper, .* use centring='common'"):
+        ep.GraphKernelPCA(2, solver=BLOCK, graph="ring:2", random_state=0).fit(tables)

@@ -4,62 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.linalg
 from sklearn.decomposition import KernelPCA
+from tests.algorithms.graph.dense import RING, WITH_ITSELF, Dense, blocks, unit_rows
 
 import eigenpact as ep
 from eigenpact.errors import InputError, ProgramError
-
-RING = {"a": ("b", "d"), "b": ("a", "c"), "c": ("b", "d"), "d": ("a", "c")}
-
-
-def blocks(n=12, d=6, seed=0):
-    rng = np.random.default_rng(seed)
-    return {name: rng.normal(size=(n + i, d)) * [4, 2, 1, 1, 1, 1][:d] for i, name in enumerate(RING)}
-
-
-def unit_rows(tables):
-    """phi of the normalised linear kernel, explicitly: rows of length 1."""
-    return {name: X / np.linalg.norm(X, axis=1, keepdims=True) for name, X in tables.items()}
-
-
-def dense_algorithm_1(phi, rho, iterations):
-    """(10)-(13) with explicit features phi[j] (n_j x P), z and eta in feature space; w_j, z_j and (8) after every iteration."""
-    Omega = {j: (j, *RING[j]) for j in RING}
-    alpha = {}
-    for j, F in phi.items():
-        _, vectors = np.linalg.eigh(F @ F.T)
-        alpha[j] = vectors[:, -1]
-    if np.sum((phi["a"] @ phi["a"].T @ alpha["a"]) ** 3) < 0:  # the first node's sign
-        alpha["a"] = -alpha["a"]
-    for j in "bdc":  # signs, from a around the ring
-        settled = {"b": "a", "d": "a", "c": "bd"}[j]
-        overlap = sum((phi[j].T @ alpha[j]) @ (phi[q].T @ alpha[q]) for q in settled)
-        alpha[j] = -alpha[j] if overlap < 0 else alpha[j]
-    P = {j: F.T @ np.linalg.pinv(F @ F.T) @ F for j, F in phi.items()}  # projector on span phi(X_j)
-    eta = {(j, q): np.zeros(phi[j].shape[1]) for j in RING for q in Omega[j]}
-    iterates, copies, lagrangian = [], [], []
-    for _ in range(iterations):
-        z = {}
-        for j in RING:  # (10), (11)
-            z[j] = sum(P[q] @ eta[q, j] / rho + phi[q].T @ alpha[q] for q in Omega[j]) / len(Omega[j])
-            z[j] /= max(1.0, np.linalg.norm(z[j]))
-        for j, F in phi.items():  # (12), (13)
-            K = F @ F.T
-            right = sum(F @ (rho * z[q] - eta[j, q]) for q in Omega[j])
-            alpha[j] = np.linalg.pinv(rho * len(Omega[j]) * K - 2 * K @ K) @ right
-            for q in Omega[j]:
-                eta[j, q] = eta[j, q] + rho * (F.T @ alpha[j] - P[j] @ z[q])
-        iterates.append({j: phi[j].T @ alpha[j] for j in RING})
-        copies.append(z)
-        value = 0.0
-        for j, F in phi.items():
-            value -= np.sum((F @ F.T @ alpha[j]) ** 2)
-            for q in Omega[j]:
-                gap = F.T @ alpha[j] - P[j] @ z[q]
-                value += eta[j, q] @ gap + rho / 2 * gap @ gap
-        lagrangian.append(value)
-    return iterates, copies, lagrangian
 
 
 def fitted(tables, **options):
@@ -69,41 +18,22 @@ def fitted(tables, **options):
         return ep.GraphKernelPCA(1, solver=method, **settings).fit(tables)
 
 
-def test_iterates_and_lagrangian_are_the_papers_formulas():
+def test_iterates_and_lagrangians_are_the_papers_formulas():
     tables = blocks()
     phi = unit_rows(tables)
-    rho = 2 * max(np.linalg.eigvalsh(F @ F.T)[-1] for F in phi.values())
-    iterates, copies, lagrangian = dense_algorithm_1(phi, rho, 7)
+    dense = Dense(phi, WITH_ITSELF, 2 * max(np.linalg.eigvalsh(F @ F.T)[-1] for F in phi.values()))
+    states = dense.run(dense.own_start(), 7)
     pca, wide = fitted(tables), fitted(tables, solver={"span": "neighbourhood"})
     for j, F in phi.items():
         found = pca.node_iterates_[j][0] @ F  # w_j of every iteration
-        np.testing.assert_allclose(found, [w[j] for w in iterates], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(found, [dense.w(s.alpha, j) for s in states[1:]], rtol=0, atol=1e-8)
         seen = np.concatenate([F, *(phi[other] for other in RING[j])])
         found = wide.node_iterates_[j][0] @ seen  # z_j of every iteration
-        np.testing.assert_allclose(found, [z[j] for z in copies], rtol=0, atol=1e-8)
-        direction = wide.models_[j].alpha[:, 0] @ seen
-        np.testing.assert_allclose(direction, copies[-1][j] / np.linalg.norm(copies[-1][j]), rtol=0, atol=1e-8)
-    np.testing.assert_allclose(pca.lagrangian_[0], lagrangian, rtol=1e-8)
-
-
-def test_theorem_1_problem_7_at_the_central_direction():
-    """z_j = u and w_j its projection: feasible, and the objective is the central one; any other common z is worse."""
-    phi = unit_rows(blocks())
-    F = np.concatenate(list(phi.values()))
-    values, vectors = scipy.linalg.eigh(F.T @ F)
-    u = vectors[:, -1]
-
-    def objective(z):
-        total = 0.0
-        for part in phi.values():
-            w = part.T @ np.linalg.pinv(part @ part.T) @ part @ z  # the projection consensus constraint
-            total += np.sum((part @ w) ** 2)
-        return total
-
-    assert objective(u) == pytest.approx(values[-1], rel=1e-12)
-    rng = np.random.default_rng(1)
-    for z in rng.normal(size=(50, len(u))):
-        assert objective(z / np.linalg.norm(z)) < values[-1]
+        np.testing.assert_allclose(found, [s.z[j] for s in states[:-1]], rtol=0, atol=1e-8)
+        direction, last = wide.models_[j].alpha[:, 0] @ seen, states[-2].z[j]
+        np.testing.assert_allclose(direction, last / np.linalg.norm(last), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(pca.lagrangian_[0], dense.of_theorem_2(states)[:-1], rtol=1e-8)
+    np.testing.assert_allclose(pca.lagrangian_after_update_[0], dense.after_update(states), rtol=1e-8)
 
 
 def test_nodes_find_the_projections_of_the_central_direction():
@@ -123,38 +53,6 @@ def test_nodes_find_the_projections_of_the_central_direction():
         found = pca.models_[name].alpha[:, 0]
         cosine = (found @ Kc[own, own] @ best) / np.sqrt((best @ Kc[own, own] @ best) * (found @ Kc[own, own] @ found))
         assert abs(cosine) > 0.995
-
-
-def assumption_2(K, size):
-    """The least rho of Assumption 2 for one node."""
-    values = np.linalg.eigvalsh(K)
-    first = values[-1]
-    return (np.sqrt(first**4 + 8 * size * first * np.sum(values**3)) + first**2) / (size * first)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_lagrangian_is_recorded_at_the_rho_of_theorem_2(seed):
-    """Theorem 2 says it never rises there; what is recorded is (8), and a rise is seen in it where there is one."""
-    tables = blocks(seed=seed)
-    phi = unit_rows(tables)
-    rho = 1.001 * max(assumption_2(F @ F.T, 3) for F in phi.values())
-    pca = fitted(tables, solver={"rho": rho}, max_iterations=25)
-    *_, lagrangian = dense_algorithm_1(phi, rho, 25)
-    np.testing.assert_allclose(pca.lagrangian_[0], lagrangian, rtol=1e-8)
-    assert np.diff(lagrangian).max() <= 0  # no rise on these
-    assert pca.lagrangian_rises_ == [0]
-
-
-def test_lagrangian_rises_where_theorem_2_says_it_falls():
-    """A kernel and rows for which Assumption 2 holds and (8) rises; the record tells."""
-    rng = np.random.default_rng(0)
-    tables = {name: rng.normal(size=(30, 6)) * np.linspace(2, 0.3, 6) for name in RING}
-    kernels = [np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(-1)) for X in tables.values()]
-    assert min(np.linalg.eigvalsh(K)[0] for K in kernels) > 1e-3  # no pseudo-inverse is at work
-    rho = 1.001 * max(assumption_2(K, 3) for K in kernels)
-    pca = fitted(tables, kernel="rbf", gamma=0.3, solver={"rho": rho}, max_iterations=30)
-    assert np.diff(pca.lagrangian_[0]).max() > 0.05
-    assert pca.lagrangian_rises_[0] > 0
 
 
 def test_too_small_a_rho_is_refused():
@@ -205,8 +103,8 @@ def test_directions_made_of_all_rows_seen_come_closer_than_those_of_own():
             assert errors[1] < errors[0]
 
 
-def test_wrong_spans_and_starts_are_refused():
-    for wrong in ({"span": "all"}, {"start": "neighbourhood"}):
+def test_wrong_spans_starts_signs_and_centrings_are_refused():
+    for wrong in ({"span": "all"}, {"start": "neighbourhood"}, {"signs": "drawn"}, {"centring": "site"}):
         with pytest.raises(InputError, match=r"must be "):
             ep.solvers.ProjectionConsensus(**wrong)
 
@@ -247,6 +145,15 @@ def test_random_starts_follow_the_seed():
 
     assert (first(1) == first(1)).all()
     assert np.abs(first(1) - first(2)).max() > 1e-6
+
+
+def test_signs_as_drawn_are_the_papers_random_start():
+    """No message about signs; half of random directions have the sign on which nodes would have agreed."""
+    tables = blocks(20)
+    drawn, agreed = (fitted(tables, solver={"start": "random", "signs": signs}) for signs in ("as drawn", "agreed"))
+    assert [m.function for m in agreed.ledger_ if m.function != "offer_sign"] == [m.function for m in drawn.ledger_]
+    assert len(agreed.ledger_) > len(drawn.ledger_)
+    assert max(np.abs(drawn.node_iterates_[j][0][0] - agreed.node_iterates_[j][0][0]).max() for j in RING) > 1e-3
 
 
 def test_signs_do_not_depend_on_the_order_of_rows():

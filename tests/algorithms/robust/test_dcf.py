@@ -12,6 +12,7 @@ import eigenpact as ep
 from eigenpact.algorithms.robust.dcf import DCF, descend, minimize
 from eigenpact.errors import InputError
 from eigenpact.numerics.metrics import largest_sine
+from eigenpact.privacy import Eavesdropper
 from eigenpact.runtime import Site
 
 LAM, RHO = 0.3, 0.5
@@ -119,6 +120,32 @@ def test_section_4_is_recovered_to_1e6_in_its_own_measure() -> None:
         assert 1e-3 < off / np.sqrt(sum(np.sum(L**2) for L in low_rank.values())) < 0.05
 
 
+@pytest.mark.parametrize("center", [False, "pooled"])
+@pytest.mark.parametrize("rho", [0.01, 1.0])
+def test_the_low_rank_part_is_the_papers(rho: float, center: Any) -> None:
+    """L_i = U V_i^T and S_i of (7) for the last U, by alternations written here; L_i was off by 73 % at rho = 1."""
+    rows, _, _ = ep.datasets.corrupted_problem(60, 60, 3, 0.05, sites=3)
+    spy = Eavesdropper(ep.engines.InProcess())
+    pca = ep.RobustPCA(3, solver=DCF(rho=rho), center=center, random_state=0, engine=spy, max_rounds=60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
+        pca.fit(rows)
+    U, unit, lam = spy.replies("site0", "score_products")[-1].args
+    X, together = rows["site0"], np.concatenate(list(rows.values()))
+    origin = np.quantile(together, 0.5, axis=0, method="inverted_cdf") if center else np.zeros(60)
+    M = (X - origin) / unit
+    V = np.linalg.lstsq(U, np.clip(M, -3, 3).T, rcond=None)[0].T
+    for _ in range(3000):
+        R = M - V @ U.T
+        S = np.sign(R) * np.maximum(np.abs(R) - lam, 0)
+        V = np.linalg.solve(U.T @ U + rho * np.eye(3), U.T @ (M - S).T).T
+    L = V @ U.T * unit + origin
+    np.testing.assert_allclose(pca.low_rank("site0"), L, atol=1e-6 * np.abs(L).max())
+    np.testing.assert_allclose(pca.sparse("site0"), S * unit, atol=1e-6 * np.abs(S).max() * unit)
+    scores_ = (L - pca.mean_) @ pca.components_.T
+    np.testing.assert_allclose(pca.transform(X), scores_, atol=1e-6 * np.abs(scores_).max())
+
+
 def test_more_local_steps_take_fewer_rounds() -> None:
     """Figure 4; and a decaying fixed step, as the paper has it, also gets there."""
     rows, low_rank, _ = ep.datasets.corrupted_problem(60, 60, 3, 0.05, sites=3)
@@ -139,8 +166,20 @@ def test_missing_entries_take_part_as_predicted() -> None:
     np.testing.assert_allclose(pca.low_rank("site0"), low_rank["site0"], atol=0.3)
 
 
+def test_units_of_the_rows() -> None:
+    """units="rows" is (4) as printed: with rows, lambda and the step in other units, U V_i^T is the same times the unit."""
+    rows, _, _ = ep.datasets.corrupted_problem(60, 60, 3, 0.05, sites=3)
+    printed = DCF(K=2, step=0.02, units="rows", lam=1.0, rho=1e-9)
+    fitted = ep.RobustPCA(3, solver=printed, center=False, random_state=0, tol=1e-3, max_rounds=300).fit(rows)
+    eightfold = DCF(K=2, step=0.02 / 64, units="rows", lam=8.0, rho=1e-9)
+    other = ep.RobustPCA(3, solver=eightfold, center=False, random_state=0, tol=1e-3, max_rounds=300)
+    other.fit({name: 8 * X for name, X in rows.items()})
+    assert other.n_rounds_ == fitted.n_rounds_
+    np.testing.assert_allclose(other.low_rank("site1"), 8 * fitted.low_rank("site1"), rtol=1e-9, atol=1e-9)
+
+
 def test_parameters_are_checked() -> None:
-    for bad in ({"K": 0}, {"sweeps": 1.5}, {"lam": 0.0}, {"rho": -1}, {"step": "fast"}, {"step": 0}):
+    for bad in ({"K": 0}, {"sweeps": 1.5}, {"lam": 0.0}, {"rho": -1}, {"step": "fast"}, {"step": 0}, {"units": "metres"}):
         with pytest.raises(InputError, match="must be"):
             DCF(**bad)
     rows, _, _ = ep.datasets.corrupted_problem(20, 40, 2, 0.05)

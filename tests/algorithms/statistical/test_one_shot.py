@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 
 import eigenpact as ep
 from eigenpact.errors import InputError
@@ -218,27 +217,3 @@ def test_averaging_does_not_profit_from_sites_and_sign_fixing_does() -> None:
     assert average[1] > single
     assert sign[0] / sign[1] > 2.5
     assert sign[1] < single / 10
-
-
-def test_sign_fixing_keeps_its_bias() -> None:
-    """Theorem 5: on a skewed distribution the error for many sites is the squared bias, of order 1 / (delta^4 n^2).
-
-    The theorem's own distribution is in an appendix that we do not have.  Second-order perturbation gives the bias
-    E[e_12 (e_22 - e_11)] / delta^2 of the second coordinate, e the error of the sample covariance; rows (sqrt(1 + delta), xi)
-    with E xi = 0, E xi^2 = 1, E xi^3 = 3.75 make it sqrt(1 + delta) 3.75 / (n delta^2).  What a site sees depends only on how
-    often it drew the rare value, so 60 sites at equally spaced quantiles of that number stand for infinitely many.
-    """
-
-    def squared_bias(delta: float, n: int) -> float:
-        rare = scipy.stats.binom.ppf((np.arange(60) + 0.5) / 60, n, 1 / 17).astype(int)
-        xi = [np.where(np.arange(n) < count, 4.0, -0.25) for count in rare]
-        sites = {f"s{i:02d}": np.column_stack([np.full(n, np.sqrt(1 + delta)), x]) for i, x in enumerate(xi)}
-        w = fit(sites, 1, "sign", confirm=False).components_[0]
-        return float(w[1] ** 2)
-
-    measured = {case: squared_bias(*case) for case in ((1.0, 200), (1.0, 800), (0.5, 800))}
-    for (delta, n), error in measured.items():
-        predicted = (np.sqrt(1 + delta) * 3.75 / (n * delta**2)) ** 2
-        assert 0.5 * predicted < error < 1.5 * predicted, (delta, n)
-    assert 10 < measured[1.0, 200] / measured[1.0, 800] < 20  # n^-2 is 16, n^-1 would be 4
-    assert 7 < measured[0.5, 800] / measured[1.0, 800] < 16  # (1 + delta) / delta^4 is 12, over delta^2 it would be 3

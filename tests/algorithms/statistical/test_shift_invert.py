@@ -94,20 +94,40 @@ def test_several_components_by_deflation(inner: Any) -> None:
     assert set(widths) == {1, 2, 3}
 
 
-def test_literal_is_algorithm_1() -> None:
-    """With exact inverses in dense numpy and the same constants, the same vector and about the same final shift."""
-    X = np.random.default_rng(2).normal(size=(100, 4)) * [3, 2, 1, 1]
+@pytest.mark.parametrize("inner", ["cg", "nesterov"])
+@pytest.mark.parametrize("public", [False, True])
+def test_theorem_6s_mu(inner: Any, public: bool) -> None:
+    """A bound on the rows changes how the systems are preconditioned, not the answer; the proxy is a site or public rows."""
+    X, C = problem()
+    sites = {"a": X[:120], "b": X[120:]}
+    solver = ep.solvers.ShiftInvert(proxy=X[:120] if public else "a", row_bound=float(np.sum(X**2, axis=1).max()), inner=inner)
+    pca = ep.FederatedPCA(2, solver=solver, center=False, tol=1e-11, random_state=0).fit(sites)
+    assert pca.converged_
+    assert largest_sine(pca.components_.T, np.linalg.eigh(C)[1][:, ::-1][:, :2]) < 1e-8
+    own = {message.function for message in pca.ledger_ if message.note == "own"}
+    assert own == (set() if public else {"keep_bounded_spectrum", "precondition"})
+
+
+@pytest.mark.parametrize("row_bound", [None, 12.3])
+def test_literal_is_algorithm_1(row_bound: float | None) -> None:
+    """With exact inverses in dense numpy and the same constants, the same vector and about the same final shift.
+
+    With a bound on rows these are the constants of Theorem 6: b for the bound on lambda_1, and p / 3 for p.
+    """
+    X = np.random.default_rng(2).choice([-1.0, 1.0], size=(100, 3)) * [3, 1.5, 1]  # all rows have the squared length 12.25
     C = X.T @ X
     trace, values = float(np.trace(C)), np.linalg.eigvalsh(C)
     gap = float((values[-1] - values[-2]) / trace)
-    solver = ep.solvers.ShiftInvert(literal=True, gap=gap, angle_tol=1e-3)
+    proxy = None if row_bound is None else X[:50]
+    solver = ep.solvers.ShiftInvert(literal=True, gap=gap, angle_tol=1e-3, proxy=proxy, row_bound=row_bound)
     pca = ep.FederatedPCA(1, solver=solver, center=False, random_state=0, max_rounds=20_000).fit({"a": X[:50], "b": X[50:]})
     assert pca.converged_
     assert "Algorithm 1" in pca.stop_reason_
     assert largest_sine(pca.components_.T, np.linalg.eigh(C)[1][:, -1:]) < 1e-3
     delta = 5 / 8 * gap * trace
-    m_1, m_2 = int(np.ceil(8 * np.log(144 * 4 / 0.01))), int(np.ceil(1.5 * np.log(18 * 4 / (0.01 * 1e-6))))
-    shift, step, solves = trace + delta, np.inf, 0
+    unit, p = (trace, 0.1) if row_bound is None else (100 * row_bound, 0.1 / 3)
+    m_1, m_2 = int(np.ceil(8 * np.log(144 * 3 / p**2))), int(np.ceil(1.5 * np.log(18 * 3 / (p**2 * 1e-6))))
+    shift, step, solves = unit + delta, np.inf, 0
     while step > delta:
         step = 0.5 * (shift - values[-1])  # what 1 / (w^T M^-1 w) comes to once w is the eigenvector
         shift, solves = shift - step / 2, solves + m_1 + 1
@@ -143,7 +163,13 @@ def test_parameters_are_checked() -> None:
         ep.solvers.ShiftInvert(literal=True)
     with pytest.raises(InputError, match="inner='nesterov': literal=True solves"):
         ep.solvers.ShiftInvert(literal=True, gap=0.1, inner="nesterov")
+    with pytest.raises(InputError, match="row_bound=-1 must be a number > 0, or None to estimate mu"):
+        ep.solvers.ShiftInvert(proxy=0, row_bound=-1)
+    with pytest.raises(InputError, match=r"row_bound=2\.0 must be left out without proxy="):
+        ep.solvers.ShiftInvert(row_bound=2.0)
     X, _ = problem()
+    with pytest.raises(InputError, match=r"row_bound=2\.0 is below the mean squared length of all rows, 2\d\.\d+; give a bound"):
+        ep.FederatedPCA(1, solver=ep.solvers.ShiftInvert(proxy=0, row_bound=2.0), center=False).fit([X[:100], X[100:]])
     with pytest.raises(InputError, match="n_components=2: literal=True is the paper's algorithm for one component"):
         ep.FederatedPCA(2, solver=ep.solvers.ShiftInvert(literal=True, gap=0.1)).fit([X[:100], X[100:]])
     with pytest.raises(InputError, match="max_rounds=3 is too few for n_components=3"):

@@ -40,7 +40,6 @@ class Clipped:
             eigenvalues=np.maximum(values, 0.0),
             shift=np.zeros(setup.n_features),
             threshold=most,
-            shrinkage="hard",
             deviation=setup.size,
             share=float(beyond) / float(setup.observed.sum()),
             converged=True,

@@ -25,7 +25,7 @@ Leaves the site
     docs/explanation/what-faps-hides.md).
 
 Cost
-    8 (d k + 8) bytes up and 8 (d k + 4) down per site and round.  At the site 4 passes over the rows with ``steps=3`` (literal
+    8 (d k + 8) bytes up and 8 (d k + 5) down per site and round.  At the site 4 passes over the rows with ``steps=3`` (literal
     mode and ``inner="exact"``: as many as they need), 16 n_i d k + O(d k^2) flops, 2 d k kept numbers.
 
 Differences from the paper
@@ -33,8 +33,12 @@ Differences from the paper
     rounding, and (26) measures how the basis turns, not whether the subspace moves.  Hence the robust rule: with beta_i
     below delta_i a site would prefer some direction outside Z, and a tenth more makes up for delta_i being estimated.  The
     quantity of line 7 need not bound the residual (it was ten times smaller in trials), so products confirm it.
-    ``history_`` watches the augmented Lagrangian (9), the distances d_p(X_i, Z) (21), and decrease and gradients of conditions
-    (13) and (14).
+    ``history_`` watches the augmented Lagrangian (9), the distances d_p(X_i, Z) (21), decrease and gradients of conditions (13)
+    and (14), and at how many sites these were met, (14) with the delta_i that Assumption 6 asks for.
+
+    What is told of a round is Z of line 6, and the answer spans the last Z, turned to its own axes.  The Rayleigh-Ritz step on
+    the space that confirms it is ours: its rounds are marked "confirming" in ``history_``, with the residual of its own answer as
+    "ritz_kkt".  Where that shows that Z missed a direction, the method goes on from there: later rounds are marked "set_right".
 
 References
     L. Wang, X. Liu, Y. Zhang, "Seeking consensus on subspaces in federated principal component analysis", Algorithm 1, Sections 3
@@ -67,7 +71,7 @@ from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..start import Start, first_block
 from ..told import doubt_size
-from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, watch
+from .subproblem import WATCHED, Inner, Subproblem, distance, largest_outside, solve, strictness, watch
 
 BETA, KAPPA = 0.12, 1.1
 """The robust rule's beta_i in units of lambda_1(C_i) and of delta_i, both near the smallest that do not diverge."""
@@ -92,22 +96,23 @@ def measure(site: Site) -> Reply:
     return Reply(keep={"largest": float(values[0]) if len(values) else 0.0})
 
 
-def _doubt_message(told: Told, Z: Array, _inner: Any, _steps: Any, beta: Any, stiffness: Any, M: Array, *more: Any) -> str:
+def _doubt_message(told: Told, Z: Array, _inner: Any, _steps: Any, beta: Any, stiffness: Any, *rest: Any) -> str:
     """M_i has at most beta_i sqrt(k) and what its multiplier adds; the variance captured is within the trace."""
     most = max(float(beta), KAPPA * float(stiffness)) * float(np.sqrt(Z.shape[1])) + 2
-    return doubt_size(told, M, most) or doubt_size(told, more[0])
+    _strict, M, captured, _watched = rest
+    return doubt_size(told, M, most) or doubt_size(told, captured)
 
 
 @local(
-    takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": ""},
+    takes={"Z": "d k", "inner": "", "steps": "", "beta": "", "stiffness": "", "strict": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
     reads=(*CENTRE, "delta", "X", "L", "captured", "largest"),
     keeps=("X", "L", "captured", "delta"),
     bound={"M": "traces", "captured": "trace"},
-    means={"Z": "orthonormal", "inner": "count", "steps": "count", "beta": "threshold", "stiffness": "threshold"},
+    means={"Z": "orthonormal", "inner": "count", "steps": "count"} | dict.fromkeys(("beta", "stiffness", "strict"), "threshold"),
     doubt=_doubt_message,
 )
-def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any) -> Reply:
+def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stiffness: Any, strict: Any) -> Reply:
     """Lines 3 to 5 by the robust rule."""
     rows, kept = rows_of(site), site.kept
     CZ = rows.scatter_action(Z)
@@ -120,19 +125,19 @@ def consensus_step(site: Site, Z: Array, inner: Any, steps: Any, beta: Any, stif
     if outside is not None:
         delta = min(outside, kept["largest"]) - float(np.linalg.eigvalsh(Z.T @ CZ)[0])
     L_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
-    send = M, np.float64(np.sum(Z * CZ)), watch(H, captured, X_new, CX, kept["largest"])
+    send = M, np.float64(np.sum(Z * CZ)), watch(H, captured, X_new, CX, kept["largest"], float(strict))
     return Reply(send, {"X": X_new, "L": L_new, "captured": float(np.sum(X_new * CX)), "delta": delta})
 
 
 @local(
-    takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": ""},
+    takes={"Z": "d k", "inner": "", "share": "", "absolute": "", "adapt": "", "strict": ""},
     sends={"M": "d k", "captured": "", "watched": "7"},
     reads=(*CENTRE, "beta", "X", "L", "captured", "largest", "distance"),
     keeps=("X", "L", "captured", "beta", "distance"),
     bound={"captured": "trace"},
-    means={"Z": "orthonormal", "inner": "count", "share": "threshold", "absolute": "threshold", "adapt": "count"},
+    means={"Z": "orthonormal", "inner": "count", "adapt": "count"} | dict.fromkeys(("share", "absolute", "strict"), "threshold"),
 )
-def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, adapt: Any) -> Reply:
+def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, adapt: Any, strict: Any) -> Reply:
     """Lines 3 to 5 by the paper; beta_i begins at ``share`` lambda_1(C_i) and grows if ``adapt``, or is ``absolute``."""
     rows, kept = rows_of(site), site.kept
     CX = rows.scatter_action(kept.get("X", Z))
@@ -141,7 +146,7 @@ def literal_step(site: Site, Z: Array, inner: Any, share: Any, absolute: Any, ad
     H = Subproblem(rows.scatter_action, X, L, Z, beta_i)
     X_new, CX = solve(H, X, CX, get_args(Inner)[int(inner)], LITERAL_STEPS, LITERAL_CHANGE)  # line 3
     L_new, M = _multiplier_and_message(H, X_new, CX)  # lines 4, 5
-    send = M, np.float64(np.sum(rows.project(Z) ** 2)), watch(H, captured, X_new, CX, kept["largest"])
+    send = M, np.float64(np.sum(rows.project(Z) ** 2)), watch(H, captured, X_new, CX, kept["largest"], float(strict))
     keep = {"X": X_new, "L": L_new, "captured": float(np.sum(X_new * CX)), "beta": beta_i}
     if bool(adapt) and float(share) > 0:  # (25)
         apart = distance(X, Z)
@@ -225,6 +230,7 @@ class FAPS:
         await Local(measure)
         captured, caution, change, estimate = np.inf, 1.0, np.inf, np.inf
         stiffness, best, idle = 1.0, np.inf, 0
+        helped: dict[str, float] = {}
         while True:  # line 2
             exhausted = rounds + 1 >= setup.max_rounds  # the last round is for line 7
             settled = False
@@ -232,7 +238,7 @@ class FAPS:
                 M, captured_new, watched = await self._step(setup, Z, stiffness, rounds)  # lines 3 to 5
                 estimate = kkt(M, Z, setup.trace)
                 Z, rounds = orthonormalize(M), rounds + 1  # line 6
-                await Progress(basis=Z, objective=setup.share(captured_new), details=_details(estimate, watched, setup))
+                await Progress(basis=Z, objective=setup.share(captured_new), details=_details(estimate, watched, setup) | helped)
                 change, captured = abs(float(captured_new) - captured), float(captured_new)
                 settled = change <= tol * captured if self.literal else caution * estimate <= tol
                 best, idle = (estimate, 0) if estimate < best else (best, idle + 1)
@@ -247,19 +253,21 @@ class FAPS:
                 if goal.tol is not None:
                     caution = max(caution, verdict.kkt / max(estimate, SMALLEST_STEP))
                 if verdict.lost:
-                    Z = verdict.better
+                    Z, helped = verdict.better, {"set_right": 1.0}
         change = change / captured if captured > 0 else 0.0
         return self._literal_solution(verdict, tol, change, settled) if self.literal else confirmed_solution(setup, verdict, goal)
 
     def _step(self, setup: Setup, Z: Array, stiffness: float, rounds: int) -> Sum:
         """The round that the chosen rule asks for."""
-        inner = np.int64(get_args(Inner).index(self.inner))
+        inner, strict = np.int64(get_args(Inner).index(self.inner)), np.float64(strictness(setup.n_sites))
         if not self.literal:
-            return Sum(consensus_step, Z, inner, np.int64(self.steps), np.float64(self.beta or BETA), np.float64(stiffness))
+            rule = np.int64(self.steps), np.float64(self.beta or BETA), np.float64(stiffness)
+            return Sum(consensus_step, Z, inner, *rule, strict)
         share, absolute = (self.beta or LITERAL_BETA), 0.0
         if self.beta_unit == "trace":
             share, absolute = 0.0, share * setup.trace
-        return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), np.bool_(rounds % LITERAL_PERIOD == 0))
+        adapt = np.bool_(rounds % LITERAL_PERIOD == 0)
+        return Sum(literal_step, Z, inner, np.float64(share), np.float64(absolute), adapt, strict)
 
     def _literal_solution(self, verdict: Verdict, tol: float, change: float, settled: bool) -> Solution:
         """The paper's stopping rule (27), and what the confirmation says of it."""

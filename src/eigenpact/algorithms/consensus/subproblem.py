@@ -120,11 +120,26 @@ def distance(X: Array, Z: Array) -> float:
     return float(np.sqrt(2.0) * np.linalg.norm(without(Z, X)))
 
 
+def strictness(n_sites: int) -> float:
+    """What delta_i of (14) must stay below by Assumption 6 (i): sigma / (2 sqrt(rho d)), sigma^2 = 1 - 1 / (2 rho d).
+
+    d is the number of sites and rho the largest ratio of two penalties.  Sites do not tell their penalties, so this is the bound
+    for equal ones (rho = 1), the weakest that the paper may ask for.
+
+    >>> round(strictness(8), 3)
+    0.171
+    """
+    return float(np.sqrt(1 - 1 / (2 * n_sites)) / (2 * np.sqrt(n_sites)))
+
+
 WATCHED = ("distance2", "lagrangian", "decrease", "gradient2", "gradient_after2", "met_13", "met_14")
 
 
-def watch(H: Subproblem, captured: float, X_new: Array, CX: Array, largest: float) -> Array:
-    """What the theory watches, in the order of WATCHED; ``captured`` is tr(X^T C X) and ``largest`` lambda_1(C) = ||A_i||^2."""
+def watch(H: Subproblem, captured: float, X_new: Array, CX: Array, largest: float, strict: float) -> Array:
+    """What the theory watches, in the order of WATCHED; ``captured`` is tr(X^T C X) and ``largest`` lambda_1(C) = ||A_i||^2.
+
+    Condition (14) counts as met where the gradient shrinks to less than ``strict`` of itself (:func:`strictness`).
+    """
     X, L, Z, beta = H.X, H.L, H.Z, H.beta
     overlap, apart = X.T @ Z, distance(X, Z)
     lagrangian = -captured / 2 + np.sum(overlap.T * (Z.T @ L)) + beta / 4 * apart**2  # (10), with <Lambda, X X^T> = 0
@@ -134,5 +149,5 @@ def watch(H: Subproblem, captured: float, X_new: Array, CX: Array, largest: floa
     gradient_after = np.linalg.norm(without(HX, X_new))
     rounding = 1e-13 * (largest + beta)
     enough = (after - before) / 2 + rounding >= C1 * gradient**2 / max(C1_PRIME * largest + beta, np.finfo(float).tiny)  # (13)
-    closer = gradient_after <= gradient + rounding  # (14)
+    closer = gradient_after < strict * gradient + rounding  # (14)
     return np.array([apart**2, lagrangian, (after - before) / 2, gradient**2, gradient_after**2, enough, closer])

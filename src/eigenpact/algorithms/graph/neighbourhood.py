@@ -24,7 +24,8 @@ Cost
     8 n_j d bytes per neighbour once, 8 (d + m) bytes per neighbour and round of averaging; one Cholesky factorisation of K.
 
 Differences from the paper
-    The paper centres each block K_(i,j) by its own means (Section 6.1), so that the same row has a different phi at every node.
+    The paper centres each block K_(i,j) by its own means (Section 6.1): a row is centred at the mean of its node's rows.  Nothing
+    need be agreed on, and what nodes' means differ by is lost.  That is ``blockwise``, instead of lines 2 to 6.
     Lines 2 to 6 are ours: r is only an estimate, and with R less than r^T K'^{-1} r no vector has these values, G_j is not
     positive semidefinite and Algorithm 1 overflows.  A larger R gives all rows the same constant feature, a principal direction
     of its own.  It must stay a small one beside the variance about the mean, however small that is beside K(x, x) = 1: this is
@@ -150,6 +151,17 @@ def add_nugget(site: Site) -> Reply:
     return Reply(keep={"gram": site.kept["gram"] + NUGGET * np.eye(len(site.kept["gram"]))})
 
 
+@local(reads=("gram", "sizes"), keeps=("gram", "mean values", "centre square"))
+def centre_blocks(site: Site) -> Reply:
+    """Every block K_(i,j) less its means: phi(x) less the mean of x's own node.  Keeps this node's mean by its values."""
+    K, sizes = site.kept["gram"], site.kept["sizes"]
+    means = scipy.linalg.block_diag(*(np.full((1, size), 1.0 / size) for size in sizes))  # nodes x rows
+    left = K - np.repeat(means @ K, sizes, axis=0)
+    values = K @ means[0]
+    gram = left - np.repeat(left @ means.T, sizes, axis=1)
+    return Reply(keep={"gram": gram, "mean values": values, "centre square": float(means[0] @ values)})
+
+
 @local(reads=("gram",), keeps=("gram", "mean values", "centre square"))
 def centre_alone(site: Site) -> Reply:
     """Centre at the mean of the only node's rows."""
@@ -179,20 +191,28 @@ def own_kernel(site: Site) -> Array:
     return K
 
 
-async def meet(problem: GraphProblem, n_features: int, noise: float) -> None:
+async def meet(problem: GraphProblem, n_features: int, noise: float, *, blockwise: bool = False) -> None:
     """Leave G_j at every node as "gram", its rows as "tables" in "order" and of "sizes"."""
     kernel, seed = problem.kernel.packed(), np.int64(problem.seed)
     landmarks = problem.landmarks if problem.landmarks is not None else np.zeros((0, problem.n_features))
     alone = len(problem.network.graph) == 1
-    if problem.center and not alone and not len(landmarks) and problem.kernel.name not in ("rbf", "laplacian"):
+    common = problem.center and not alone and not blockwise
+    if common and not len(landmarks) and problem.kernel.name not in ("rbf", "laplacian"):
         raise InputError(
             f"kernel={problem.kernel.name!r} has no random features to describe the common mean with; "
             "give public rows as landmarks=, or center=False"
+        )
+    if problem.center and blockwise and problem.n_components > 1:
+        raise InputError(
+            f"n_components={problem.n_components} with centring='block': the paper, whose centring this is, finds one component; "
+            "ask for one, or use centring='common'"
         )
     await Exchange(send_rows, np.float64(noise))  # line 1
     await Local(keep_rows, kernel)
     if problem.center and alone:
         await Local(centre_alone)
+    elif problem.center and blockwise:
+        await Local(centre_blocks)
     elif problem.center:
         count = np.int64(0 if len(landmarks) else n_features // 2)
         if not len(landmarks):
@@ -211,6 +231,6 @@ MEETING = Part(
     {
         Exchange: (send_rows, send_mean_values),
         Max: (centre_square,),
-        Local: (keep_rows, centre_alone, sum_features, centre_gram, add_nugget),
+        Local: (keep_rows, centre_alone, centre_blocks, sum_features, centre_gram, add_nugget),
     },
 )

@@ -66,7 +66,7 @@ def send_direction(site: Site) -> Reply:
         "units": np.column_stack([*units.T, now / length]),
         "alpha": np.column_stack([*earlier.T, _in_features(site, now / length, earlier)]),
         "lengths": np.append(site.kept.get("lengths", ()), length),
-        "history": [*site.kept.get("history", ()), np.array(site.kept["moves"]).reshape(-1, 4)],
+        "history": [*site.kept.get("history", ()), np.array(site.kept["moves"]).reshape(-1, 5)],
         "iterates": [*site.kept.get("iterates", ()), _iterates(site, trail, earlier)],
         NOW: np.array([[t.sum()], [t @ t], [float(len(t))], [site.kept["ratio"]]]),
     }

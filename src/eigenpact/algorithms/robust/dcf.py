@@ -20,13 +20,19 @@ Leaves the site
 Cost
     8 d k bytes each way and K sweeps 8 n_i d k flops per site and round.
 
+As printed
+    ``DCF(K=2, step=0.05, decay=True, units="rows", lam=1, rho=1)`` is what the paper runs for its Figure 2: rows as they are, the
+    step eta_0 / sqrt(t + 1) the same at all sites.  lambda and rho are not printed.
+
 Differences from the paper
-    Rows are divided by the agreed size of an entry, so that lambda and rho mean the same for all data.  The paper's eta is set by
-    hand for every problem; ``step="auto"`` is 1 / (||V_i||_2^2 + rho n_i/n) at each site and needs no hand.  A number is the
-    paper's eta_0, with ``decay`` divided by sqrt(t + 1).  V_i begins at the scores of rows cut off at three deviations instead of
-    at random, and S_i is not stored: (16) gives it from V_i.  Missing entries take part as if U V_i^T were right there.  With
-    K = 1 and a fixed step, (9) is one gradient step on the sum with eta / E, as the paper says; with "auto" it is not.  The
-    soft threshold leaves a bias of about lambda in L, which (30) hardly shows, being squared and divided by ||S_0||_F^2.
+    By default rows are divided by the agreed size of an entry, so that lambda and rho mean the same for all data, and
+    ``step="auto"`` is 1 / (||V_i||_2^2 + rho n_i/n) at each site, so that no hand sets it for a problem.  (8) is printed with the
+    V_i and S_i from before (7); Lemma 2 and the text want those that (7) gives, and they are taken.  V_i begins at the scores of
+    rows cut off at three deviations instead of at random, and S_i is not stored: (16) gives it from V_i.  L_i = U V_i^T and S_i
+    are those that (7) gives for the last U (``solve``); the paper's V_i belong to the U_i before the last step.  Missing entries
+    take part as if U V_i^T were right there.  With K = 1 and a fixed step, (9) is one gradient step on the sum with eta / E, as
+    the paper says; with "auto" it is not.  The soft threshold leaves a bias of about lambda in L, which (30) hardly shows, being
+    squared and divided by ||S_0||_F^2.
 
 References
     W. Chu, "Distributed robust principal component analysis", Algorithm 1 and Section 3.
@@ -55,12 +61,15 @@ from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
 from .entries import MEDIANS, Mask, check_many, entries_of
-from .solution import RobustSolution, principal_axes
+from .solution import RobustSolution, Soft, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
 STEADY, WILD = 0.9, 1e8
 """U is not at rest while its size falls below STEADY of itself in a round (rho may be too large) or grows by as much; growing by
 WILD it is lost."""
+
+CHUNK, MOST_CHUNKS, AT_REST = 10, 100, 1e-10
+"""(7) is solved by so many sweeps at a time, so many times at most, until V moves by no more than AT_REST of itself."""
 
 
 @local(
@@ -138,6 +147,15 @@ def minimize(
     return V, E, value
 
 
+def solve(M: Array, observed: Mask | None, U: Array, V: Array, lam: float, rho: float) -> Array:
+    """The V (n x k) at which (7) is least for rows M (n x d), from scores V; U V^T is then the paper's L_i."""
+    for _ in range(MOST_CHUNKS):
+        V_prev, (V, _, _) = V, minimize(M, observed, U, V, lam, rho, CHUNK)
+        if np.linalg.norm(V - V_prev) <= AT_REST * np.linalg.norm(V):
+            break
+    return V
+
+
 @method("robust", {Sum: (descend, score_products)}, parts=(DOUBTS,))
 class DCF:
     """Distributed consensus factorization, the paper's Algorithm 1.
@@ -147,13 +165,15 @@ class DCF:
     K : int
         Local steps a round.
     lam, rho : float
-        lambda and rho of (4), for rows in units of the agreed size of an entry.
+        lambda and rho of (4), for rows in these ``units``.
     step : "auto" or float
-        "auto" divides by the curvature at each site; a number is eta_0.
+        "auto" divides by the curvature at each site; a number is the paper's eta_0.
     decay : bool
         Divide the step by sqrt(t + 1) in round t = 0, 1, ...
     sweeps : int
         Alternations of (15) and (16) in each local step.
+    units : "entry" or "rows"
+        What lam, rho and step are meant for: rows divided by the agreed size of an entry, or rows as they are, as in the paper.
     """
 
     K: int = 10
@@ -162,6 +182,7 @@ class DCF:
     step: Literal["auto"] | float = "auto"
     decay: bool = False
     sweeps: int = 2
+    units: Literal["entry", "rows"] = "entry"
 
     name = "dcf"
     default_tol = 1e-6
@@ -173,6 +194,8 @@ class DCF:
         check_positive("rho", self.rho)
         if self.step != "auto":
             check_positive("step", self.step, ", or 'auto'")
+        if self.units not in ("entry", "rows"):
+            raise InputError(f"units={self.units!r} must be 'entry' or 'rows'")
 
     async def fit(self, setup: RobustSetup, start: Array | None = None, state: State | None = None) -> RobustSolution:  # noqa: ARG002
         """Descend and average until U rests."""
@@ -180,12 +203,14 @@ class DCF:
         if problem.rank != "exact":
             raise InputError("solver='dcf' keeps all components it is given; use rank='exact', or solver='shrinking'")
         unit = np.float64(setup.size or 1.0)
+        told = 1.0 if self.units == "entry" else float(unit)  # one unit of the rows as lam, rho and step mean them
+        lam = self.lam / told
         basis = random_orthonormal(d, setup.n_components, problem.seed) if start is None else orthonormalize(start)
         U = np.sqrt(d) * basis  # line 1
         counts = np.int64(self.K), np.int64(self.sweeps)
-        weights, scaled = np.array([self.lam, self.rho, self.rho / n]), np.bool_(self.step == "auto")
+        weights, scaled = np.array([lam, self.rho, self.rho / (n * told**2)]), np.bool_(self.step == "auto")
         for t in range(max(1, problem.last_round - 1)):  # line 2
-            eta = (1.0 if self.step == "auto" else float(self.step)) / (np.sqrt(t + 1) if self.decay else 1.0)
+            eta = (1.0 if self.step == "auto" else float(self.step) * told**2) / (np.sqrt(t + 1) if self.decay else 1.0)
             total, objective = await Sum(descend, U, unit, weights, np.float64(eta), scaled, *counts)  # lines 3, 4
             U, size = total / setup.n_sites, float(np.linalg.norm(U))  # line 5
             growth = float(np.linalg.norm(U)) / size if size > 0 else 0.0
@@ -195,12 +220,12 @@ class DCF:
                 )
             basis_prev, basis = basis, orthonormalize(U)
             turn = mean_sine(basis, basis_prev)
-            await Progress(basis=basis, details={"turn": turn, "objective": float(objective)})
+            await Progress(basis=basis, details={"turn": turn, "objective": float(objective) * told**2})
             converged = turn <= tol and STEADY < growth < 1 / STEADY
             if converged:
                 break
-        B, by_feature, levels = await Sum(score_products, U, unit, np.float64(self.lam))  # line 6
-        residuals = Residuals(levels, self.lam, int(setup.observed.sum()))
+        B, by_feature, levels = await Sum(score_products, U, unit, np.float64(lam))  # line 6
+        residuals = Residuals(levels, lam, int(setup.observed.sum()))
         Q, triangle = scipy.linalg.qr(U, mode="economic")  # V U^T = (V R^T) Q^T
         turned = scipy.linalg.block_diag(triangle, 1.0)
         B = turned @ B @ turned.T
@@ -218,11 +243,10 @@ class DCF:
             basis=axes,
             eigenvalues=values * unit**2,
             shift=mean * unit,
-            threshold=self.lam * float(unit),
-            shrinkage="soft",
+            threshold=lam * float(unit),
             deviation=residuals.deviation * float(unit),
             share=1 - residuals.trusted / residuals.observed,
             converged=converged,
             reason=reason,
-            notes={"rho": self.rho / d},  # for the orthonormal basis
+            soft=Soft(U, self.rho),
         )

@@ -354,7 +354,6 @@ class Attempt:
             eigenvalues=values,
             shift=self.shift + mean,
             threshold=threshold,
-            shrinkage="hard",
             deviation=self.residuals.deviation,
             share=self.wrong,
             converged=self.converged and not self.doubt,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...numerics.linalg import Array, top_eigenpairs
 from ..solution import State
 from .agreement import RobustSetup
+
+
+@dataclass(frozen=True, eq=False)
+class Soft:
+    """L_i = V_i U^T with a soft threshold, as (7) of DCF-PCA has it: U (d x k), not orthonormal, and the weight rho of V_i."""
+
+    U: Array
+    rho: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +34,6 @@ class RobustSolution:
         The low-rank part's mean, from the agreed centre.
     threshold : float
         Residuals beyond it are errors.
-    shrinkage : "hard" or "soft"
-        Whether an error is a whole residual or what is left of it beyond the threshold.
     deviation : float
         Robust standard deviation of all residuals: the dense noise.
     share : float
@@ -35,6 +41,8 @@ class RobustSolution:
     converged : bool
     reason : str
         Why the solver stopped, with advice if it did not converge.
+    soft : Soft, optional
+        Given if an error is what is left of a residual beyond the threshold; else it is the whole residual.
     notes : dict
         What the solver wants to tell besides, as JSON can hold it.
     """
@@ -43,11 +51,11 @@ class RobustSolution:
     eigenvalues: Array
     shift: Array
     threshold: float
-    shrinkage: Literal["hard", "soft"]
     deviation: float
     share: float
     converged: bool
     reason: str
+    soft: Soft | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
 

@@ -2,10 +2,11 @@
 
 When rows at all sites come from one distribution, C_1 of a single site, scaled to the size of the pooled C, is close to C.  So
 (s I - C_1)^-1 nearly inverts s I - C, and costs no round where the coordinator is at that site.  How far it can be trusted is
-estimated from that site alone: mu is half the spectral distance between the scatters of two halves of its rows.
+estimated from that site alone: mu is half the spectral distance between the scatters of two halves of its rows.  Where a bound
+on the length of rows is given, mu is the paper's (Theorem 6), which needs no estimate and is far larger.
 
 References
-    D. Garber, O. Shamir, N. Srebro, ICML 2017, Section 4.2 (C = (lambda + mu) I - X_1).
+    D. Garber, O. Shamir, N. Srebro, ICML 2017, Section 4.2 (C = (lambda + mu) I - X_1), Theorem 6.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from ...errors import InputError
 from ...numerics.linalg import Array
 from ...numerics.rows import DENSE_SIDE, Rows
 from ...runtime import At, Reply, Site, local
@@ -32,6 +34,9 @@ SMALLEST_DIFFERENCE = 1e-10
 DISTANCE_ACCURACY = 1e-2
 """Relative accuracy of mu for many features."""
 
+FAILURE = 0.1
+"""Probability p with which Theorem 6 may fail."""
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -46,20 +51,20 @@ class Spectrum:
     rest : float
         Eigenvalue of everything else.
     mu : float
-        Estimated spectral distance to C.
+        Spectral distance to C, estimated or bounded.
+    least : float
+        Differences of a shift and an eigenvalue below this are taken to be this.
     """
 
     V: Array
     values: Array
     rest: float
     mu: float
+    least: float = 0.0
 
     def solve(self, R: Array, shifts: Array) -> Array:
-        """Columns (s_j I - model)^-1 r_j of R (d x k) with shifts s_j (k).
-
-        Differences below mu are taken to be mu: the model cannot tell them from it, and the preconditioner stays positive.
-        """
-        least = max(self.mu, SMALLEST_DIFFERENCE * float(self.values[0]))
+        """Columns (s_j I - model)^-1 r_j of R (d x k) with shifts s_j (k); ``least`` keeps the inverse positive."""
+        least = max(self.least, SMALLEST_DIFFERENCE * float(self.values[0]))
         inside = self.V.T @ R
         outside = R - self.V @ inside
         steps = np.maximum(shifts - self.values[:, None], least)
@@ -67,13 +72,38 @@ class Spectrum:
 
 
 def spectrum_of(rows: Rows, trace: float) -> Spectrum:
-    """The spectrum of a site's scatter, scaled to the pooled trace."""
+    """The spectrum of a site's scatter, scaled to the pooled trace; mu from two halves of the rows.
+
+    Differences below mu are taken to be mu: the model cannot tell them from it.
+    """
     own = float(rows.column_squares().sum())
     scale = trace / own if own > 0 else 0.0
+    mu = half_distance(rows) * scale
+    return _scaled(rows, scale, mu, least=mu)
+
+
+def bounded_spectrum(rows: Rows, samples: int, row_bound: float) -> Spectrum:
+    """As the paper has it: the site's scatter scaled by rows, from n to all ``samples``, and the mu of Theorem 6."""
+    return _scaled(rows, samples / rows.n, samples * theorem_6_mu(rows.d, rows.n, row_bound), least=0.0)
+
+
+def theorem_6_mu(d: int, n: int, row_bound: float = 1.0, failure: float = FAILURE) -> float:
+    """mu = 4 b sqrt(ln(3 d / p) / n) for n rows y with d features and ||y||^2 <= b, in units of the covariance.
+
+    The paper has b = 1.  Rows y / sqrt(b) have that, and a covariance b times smaller, so that mu is b times as large.
+
+    >>> round(theorem_6_mu(300, 1600), 4), round(theorem_6_mu(300, 1600, row_bound=9.0) / theorem_6_mu(300, 1600), 12)
+    (0.3017, 9.0)
+    """
+    return float(4 * row_bound * np.sqrt(np.log(3 * d / failure) / n))
+
+
+def _scaled(rows: Rows, scale: float, mu: float, least: float) -> Spectrum:
     side = min(rows.n, rows.d)
     values, V = rows.top(side if side <= DENSE_SIDE else MOST_PAIRS)
+    own = float(rows.column_squares().sum())
     left_over = max(0.0, own - float(values.sum())) / (rows.d - len(values)) if len(values) < rows.d else 0.0
-    return Spectrum(V, np.maximum(values, 0.0) * scale, left_over * scale, half_distance(rows) * scale)
+    return Spectrum(V, np.maximum(values, 0.0) * scale, left_over * scale, mu, least)
 
 
 def half_distance(rows: Rows) -> float:
@@ -111,10 +141,26 @@ def half_distance(rows: Rows) -> float:
 )
 def keep_spectrum(site: Site, trace: Any, k: Any) -> Reply:
     """Remember the own spectrum; tell its k + 1 largest eigenvalues, in the pooled scale, and mu."""
-    spectrum = spectrum_of(rows_of(site), float(trace))
+    return _kept(spectrum_of(rows_of(site), float(trace)), int(k))
+
+
+@local(
+    takes={"samples": "", "row_bound": "", "k": ""},
+    sends={"values": "k+1", "mu": ""},
+    reads=CENTRE,
+    keeps=("spectrum",),
+    means={"samples": "count", "row_bound": "threshold", "k": "count"},
+)
+def keep_bounded_spectrum(site: Site, samples: Any, row_bound: Any, k: Any) -> Reply:
+    """The same with the scale and the mu of the paper, for rows whose squared length is at most ``row_bound``."""
+    return _kept(bounded_spectrum(rows_of(site), int(samples), float(row_bound)), int(k))
+
+
+def _kept(spectrum: Spectrum, k: int) -> Reply:
+    """What is told of a spectrum, and all of it to be kept."""
     return Reply(
-        send=(_leading(spectrum.values, int(k) + 1), np.float64(spectrum.mu)),
-        keep={"spectrum": (spectrum.V, spectrum.values, spectrum.rest, spectrum.mu)},
+        send=(_leading(spectrum.values, k + 1), np.float64(spectrum.mu)),
+        keep={"spectrum": (spectrum.V, spectrum.values, spectrum.rest, spectrum.mu, spectrum.least)},
     )
 
 
@@ -128,7 +174,7 @@ def precondition(site: Site, R: Array, shifts: Array) -> Array:
 class Preconditioner:
     """(s I - M)^-1 for a model M of the pooled scatter that the coordinator can use without a round.
 
-    ``values`` are the model's largest eigenvalues, ``mu`` its estimated spectral distance to C.
+    ``values`` are the model's largest eigenvalues, ``mu`` its spectral distance to C, estimated or bounded.
     """
 
     where: str | Spectrum
@@ -147,19 +193,29 @@ class Preconditioner:
         return np.append(self.values, self.mu)
 
 
-async def preconditioner(setup: Setup, proxy: Any, k: int, facts: Array | None = None) -> Preconditioner | None:
+async def preconditioner(
+    setup: Setup, proxy: Any, k: int, facts: Array | None = None, row_bound: float | None = None
+) -> Preconditioner | None:
     """The preconditioner that a proxy gives: the coordinator's own site (by name) or public rows (n x d).
 
-    ``facts`` are those of the run that is resumed, whose site has its spectrum already.
+    ``facts`` are those of the run that is resumed, whose site has its spectrum already.  With ``row_bound``, a bound on the
+    squared length of every row at every site, mu is the paper's.
     """
     if proxy is None or setup.trace <= 0:
         return None
+    if row_bound is not None and setup.trace > setup.n_samples * row_bound * (1 + SMALLEST_DIFFERENCE):
+        mean = setup.trace / setup.n_samples
+        raise InputError(f"row_bound={row_bound} is below the mean squared length of all rows, {mean:.4g}; give a bound on each")
     if not isinstance(proxy, str):
-        spectrum = spectrum_of(setup.public_rows(proxy), setup.trace)
+        rows = setup.public_rows(proxy)
+        spectrum = spectrum_of(rows, setup.trace) if row_bound is None else bounded_spectrum(rows, setup.n_samples, row_bound)
         return Preconditioner(spectrum, _leading(spectrum.values, k + 1), spectrum.mu)
     if facts is not None:
         return Preconditioner(proxy, facts[:-1], float(facts[-1]))
-    values, mu = await At(proxy, keep_spectrum, np.float64(setup.trace), np.int64(k))
+    if row_bound is None:
+        values, mu = await At(proxy, keep_spectrum, np.float64(setup.trace), np.int64(k))
+    else:
+        values, mu = await At(proxy, keep_bounded_spectrum, np.int64(setup.n_samples), np.float64(row_bound), np.int64(k))
     return Preconditioner(proxy, values, float(mu))
 
 
@@ -170,6 +226,6 @@ def _leading(values: Array, count: int) -> Array:
 
 PRECONDITIONER = Part(
     "Preconditioner of davidson and shift-invert",
-    {At: (keep_spectrum, precondition)},
-    "These run only with `proxy=` a site's name, and only at that site.",
+    {At: (keep_spectrum, keep_bounded_spectrum, precondition)},
+    "These run only with `proxy=` a site's name, and only at that site. `keep_bounded_spectrum` is for `row_bound=`.",
 )

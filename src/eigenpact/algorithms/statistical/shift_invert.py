@@ -34,6 +34,10 @@ Differences from the paper
     and the shifts, solves systems no better than rounding allows (``FINEST``), and bounds lambda_1 by tr C, where the paper has
     rows of length at most 1.  At the sizes tried neither beats Lanczos reliably; Davidson (``davidson.py``) does.
 
+    ``row_bound=b``, for rows with ||y||^2 <= b, gives Theorem 6's mu = 4 b sqrt(ln(3 d / p) / n), n rows at the proxy; in units
+    of the scatter it is that times all rows.  C_1 is then scaled by rows, not by traces, and ``literal=True`` takes b for the
+    bound on lambda_1 and p / 3 for p, as Theorem 6 says.  This mu is so large that hardly anything is preconditioned.
+
 References
     D. Garber, O. Shamir, N. Srebro, ICML 2017, Algorithms 1 and 2, Lemmas 5 to 7, Theorem 6; D. Garber, E. Hazan, 2015.
 
@@ -58,13 +62,13 @@ from ...numerics.linalg import Array, random_orthonormal
 from ..confirmation import Verdict, confirm, confirmed_solution
 from ..goal import LINEAR_ANGLE, Goal, check_angle_tol
 from ..method import method
-from ..parameters import check, check_choice
+from ..parameters import check, check_choice, check_positive
 from ..products import PRODUCTS
 from ..setup import Setup
 from ..solution import Solution, State, residual_angle
 from ..start import Start, first_block
 from .linear_systems import Deflated, Solved, System, conjugate_gradient, nesterov
-from .preconditioner import PRECONDITIONER, Preconditioner, preconditioner
+from .preconditioner import FAILURE, PRECONDITIONER, Preconditioner, preconditioner
 
 REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
 """How far inner residuals are reduced; the least shift, in gaps; and the largest gap believed, as a share of rho."""
@@ -72,8 +76,8 @@ REDUCTION, SHORTEST_SHIFT, GAP_SHARE = 0.1, 1e-3, 0.1
 STILL_NEW, NOTHING = 1e-8, 1e-15
 """Of a unit vector, how much must be left after deflation to begin from it; and the share of the trace that is rounding error."""
 
-FAILURE, ACCURACY, FINEST, LITERAL_SLIP = 0.1, 1e-6, 1e-13, 10.0
-"""Of literal mode: probability p of failure, accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64,
+ACCURACY, FINEST, LITERAL_SLIP = 1e-6, 1e-13, 10.0
+"""Of literal mode: accuracy epsilon where no ``angle_tol`` is given, the finest epsilon~ in float64,
 and how many times its accuracy it may miss and still be called converged."""
 
 
@@ -94,6 +98,9 @@ class ShiftInvert:
         1e-6, or what rounding allows.
     gap : float, optional
         The gap behind the wanted eigenvalues, as a share of tr C; None reads it off the proxy, or takes a tenth of rho.
+    row_bound : float, optional
+        A bound on the squared length of every row (centred and scaled as asked) at every site: mu is then that of Theorem 6, and
+        not estimated from the proxy's rows.
     literal : bool
         Algorithm 1 of the paper with its constants, for k = 1: thousands of rounds.  It ends when its iterations are done,
         whatever tol is; if the confirmation finds that it ended elsewhere, it is not called converged.
@@ -104,6 +111,7 @@ class ShiftInvert:
     start: Start = "random"
     angle_tol: float | None = None
     gap: float | None = None
+    row_bound: float | None = None
     literal: bool = False
 
     name = "shift-invert"
@@ -115,6 +123,9 @@ class ShiftInvert:
         check("inner", self.inner, self.inner in ("cg", "nesterov"), "'cg' or 'nesterov'")
         share = self.gap is None or (isinstance(self.gap, Real) and 0 < self.gap < 1)
         check("gap", self.gap, share, "a share of the trace in (0, 1), or None to read it off the proxy")
+        if self.row_bound is not None:
+            check_positive("row_bound", self.row_bound, ", or None to estimate mu from the proxy's rows")
+            check("row_bound", self.row_bound, self.proxy is not None, "left out without proxy=, whose rows it is about")
         if self.literal and self.gap is None and self.proxy is None:
             raise InputError("literal=True needs an estimate of the gap: give gap= (a share of the trace) or proxy=")
         if self.literal and self.inner != "cg":
@@ -132,7 +143,7 @@ class ShiftInvert:
                 f"max_rounds={setup.max_rounds} is too few for n_components={k}: shift-invert takes a round for each and more; "
                 "raise it"
             )
-        inverse = await preconditioner(setup, self.proxy, k)
+        inverse = await preconditioner(setup, self.proxy, k, row_bound=self.row_bound)
         B, rounds = await first_block(setup, k, self.start, start)  # line 1
         nothing, caution = np.zeros((setup.n_features, 0)), 1.0
         find = self._literal if self.literal and setup.trace > 0 else self._vector
@@ -193,18 +204,19 @@ class ShiftInvert:
     async def _literal(
         self, setup: Setup, C: Deflated, inverse: Preconditioner | None, w: Array, _goal: Goal, _caution: float
     ) -> Found:
-        """Algorithm 1, with tr C in the place of the bound 1 on lambda_1."""
-        d, trace, epsilon = setup.n_features, setup.trace, ACCURACY if self.angle_tol is None else self.angle_tol**2
+        """Algorithm 1, with tr C, or as many ``row_bound`` as rows, in the place of the bound 1 on lambda_1."""
+        d, epsilon = setup.n_features, ACCURACY if self.angle_tol is None else self.angle_tol**2
+        unit, p = (setup.trace, FAILURE) if self.row_bound is None else (setup.n_samples * self.row_bound, FAILURE / 3)
         delta = 5 / 8 * self._told_gap(setup, inverse, 0)  # in [gap/2, 3 gap/4]
         if delta <= 0:
             raise InputError(
                 "literal=True needs the gap, and the proxy's first two variances are equal; give gap= (a share of the trace)"
             )
-        m_1 = int(np.ceil(8 * np.log(144 * d / FAILURE**2)))  # line 2 of Algorithm 1
-        m_2 = int(np.ceil(1.5 * np.log(18 * d / (FAILURE**2 * epsilon))))
-        ratio = delta / trace / 8
+        m_1 = int(np.ceil(8 * np.log(144 * d / p**2)))  # line 2 of Algorithm 1
+        m_2 = int(np.ceil(1.5 * np.log(18 * d / (p**2 * epsilon))))
+        ratio = delta / unit / 8
         finest = max(FINEST, min(ratio ** (m_1 + 1) / 16, epsilon / 4 * ratio ** (m_2 + 1)))  # line 3
-        shift, step = trace + delta, np.inf  # line 4
+        shift, step = unit + delta, np.inf  # line 4
         Cw = np.zeros(d)
         while step > delta and not C.exhausted:  # lines 5 to 13
             system = System(C, shift, inverse)
@@ -213,7 +225,7 @@ class ShiftInvert:
             _, _, inverted = await self._invert(setup, system, w, Cw, finest)
             if C.exhausted:
                 break
-            step = 0.5 / (inverted - finest / trace)
+            step = 0.5 / (inverted - finest / unit)
             shift -= step / 2
         for _ in range(m_2):  # lines 15 to 17
             w, Cw, _ = await self._invert(setup, System(C, shift, inverse), w, Cw, finest)

@@ -75,8 +75,9 @@ class GraphKernelPCA(GraphEstimator):
     notes_ : dict
         By component, of projection consensus: iterations, agreement, coverage, what is left of the mean in all projections'
         squares ("constant"), how much of the component before was removed ("share"), how near the next one is ("tied").
-    node_history_ : node -> list of arrays (iterations x 4), one per component
-        How far the direction moved, the constraint's residual, the node's part of the augmented Lagrangian (8), its length.
+    node_history_ : node -> list of arrays (iterations x 5), one per component
+        How far the direction moved, the constraint's residual, the node's parts of ``lagrangian_`` and
+        ``lagrangian_after_update_``, its length.
     converged_, stop_reason_, n_iterations_, n_rounds_, n_setup_rounds_, sites_, graph_, history_, ledger_, n_features_in_
 
     Examples
@@ -262,18 +263,33 @@ class GraphKernelPCA(GraphEstimator):
 
     @property
     def lagrangian_(self) -> list[Array]:
-        """The augmented Lagrangian (8) after every iteration, one array per component; needs all nodes in this process."""
+        """The augmented Lagrangian (8) of Theorem 2, L(alpha^t, Z^t, eta^t), t = 0, 1, ...: one array per component.
+
+        Z^t is what (10) and (11) make of alpha^t and eta^t.  Needs all nodes in this process.
+        """
+        return self._summed(2)
+
+    @property
+    def lagrangian_after_update_(self) -> list[Array]:
+        """L(alpha^(t+1), Z^t, eta^(t+1)), after (12) and (13) and before Z is made anew; this is not Theorem 2's sequence."""
+        return self._summed(3)
+
+    def _summed(self, column: int) -> list[Array]:
+        """A column of the nodes' histories, summed over nodes, by component."""
         check_is_fitted(self)
         if self.solver_ != "projection-consensus":
             raise InputError(f"solver {self.solver_!r} has no augmented Lagrangian; projection consensus has")
         if len(self.node_history_) < len(self.sites_):
             raise SiteElsewhereError("the Lagrangian is a sum over all nodes, and not all are in this process")
         per_node = list(self.node_history_.values())
-        return [np.sum([history[c][:, 2] for history in per_node], axis=0) for c in range(len(per_node[0]))]
+        return [np.sum([history[c][:, column] for history in per_node], axis=0) for c in range(len(per_node[0]))]
 
     @property
     def lagrangian_rises_(self) -> list[int]:
-        """In how many iterations the augmented Lagrangian rose, by component; Theorem 2 of the paper says in none."""
+        """In how many iterations ``lagrangian_`` rose, by component.
+
+        Theorem 2 of the paper says in none, if rho is constant and as large as Assumption 2 asks; it can rise all the same.
+        """
         return [int(np.sum(np.diff(values) > 1e-12 * np.abs(values[1:]))) for values in self.lagrangian_]
 
     @property
