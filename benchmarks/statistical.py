@@ -9,7 +9,10 @@ The rounds problem has 300 features, 25 sites of 2000 normal rows and the eigenv
 before; solvers stop by their own rule at an estimated sine of 1e-4, and what 1 - (w^T v)^2 then truly is, v the pooled
 eigenvector, stands beside.  A one-shot start counts as a round, and so do, here, rounds in the end by which power and
 shift-and-invert have their answer confirmed.  Constants that decide when davidson and lanczos stop were chosen on draws of this
-problem, and hot potato's rule on data of Figure 1's spectrum, so these rows are no held-out test.
+problem, and hot potato's rule on data of Figure 1's spectrum, so these rows are no held-out test.  Rows called "held out" are:
+their problems (`benchmarks/held_out.py`) were written down before anything ran on them; the bars are those of the rows above.
+One thing was changed after a look: hot potato first had 10 draws on each, and missed its bar on the uniform rows, 3.10 +- 1.01;
+since that spread tells nothing, all but the largest problem now have 100, whose first 10 are the same.
 
 "MNIST by label" has a site for each of the ten digits; p is the number of components, and a proxy is a site at the coordinator.
 "Sine" is that of the largest angle to the exact subspace.
@@ -26,7 +29,7 @@ import numpy as np
 import scipy.linalg
 
 import eigenpact as ep
-from benchmarks import figure1
+from benchmarks import figure1, held_out
 from benchmarks.table import Row, pytest_row
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.reproduce import Watch, paper_numbers
@@ -38,7 +41,6 @@ from eigenpact.reproduce.oneshot.rounds import Raced, raced
 SAME = dict(zip(ESTIMATORS, ("centralized", "average", "sign, site 1", "sign, medoid", "projection", "single site"), strict=True))
 """Our estimator -> the name it has in the independent computation."""
 
-FOLDER = "tests/algorithms/statistical"
 CHECKED = "one-shot or power or lanczos or davidson or shift-invert or hot-potato"
 
 
@@ -49,8 +51,9 @@ def rows(size: str) -> Iterator[Row]:
         yield from _figure1(distribution, small)
     yield from _rounds(3 if small else 10)
     yield _hot_potato(10 if small else 100)
+    yield from held_out.rows(*((3, 10) if small else (10, 100)))
     yield from _mnist(small)
-    yield pytest_row("theory: Theorems 3, 4 and 5, Lemma 6", "hold", FOLDER, "-k", "profit or bias or lemma_6")
+    yield pytest_row("theory: every theorem and lemma, and each broken on purpose", "hold", "tests/theory/test_oneshot.py")
     if small:
         return  # the rest is part of make test
     yield pytest_row("shared checks, wire tables", "pass", "tests/checks/test_every_solver.py", "-k", CHECKED)
@@ -173,13 +176,11 @@ def _hot_potato(repeats: int) -> Row:
         sites = drawn.sites(p["sites"], 1600, rng)
         run = raced("hot potato", drawn, sites, Contender("hot potato", ep.solvers.HotPotato(confirm=False)), repeat)
         errors.append((run.curve[-1].population, run.central))
-    potato, central = np.array(errors).T
-    ratio = potato.mean() / central.mean()
-    spread = np.std(potato - ratio * central, ddof=1) / np.sqrt(repeats) / central.mean()
+    (ratio, spread), (potato, central) = held_out.mean_ratio(errors), np.mean(errors, axis=0)
     return Row(
         f"hot potato, Figure 1's normal data, n = 1600, {repeats} draws, mean error over the centralized one",
         "<= 2, no step size tuned",
-        f"{ratio:.2f} +- {spread:.2f} ({potato.mean():.5f} over {central.mean():.5f})",
+        f"{ratio:.2f} +- {spread:.2f} ({potato:.5f} over {central:.5f})",
         bool(ratio <= 2),
     )
 

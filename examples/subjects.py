@@ -27,7 +27,8 @@ for site, cluster in clusters.items():
 for cluster, names in sorted(members.items()):
     print(f"cluster {cluster}: {', '.join(names)}")
 common.write(
-    maps("Subjects by their local components", {"": (pca.site_distances_, list(clusters.values()))}), folder / "subjects.png"
+    maps("Subjects by their local components", {"": (pca.site_distances_, list(clusters.values()), pca.sites_)}, 1),
+    folder / "subjects.png",
 )
 
 figure = Figure(figsize=(9, 5), layout="constrained")

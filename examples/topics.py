@@ -15,7 +15,7 @@ from eigenpact.reproduce.personalized.debates import debates_by_year
 
 folder = common.folder(__doc__)
 common.dataset("debates")
-sites, words = debates_by_year()  # word counts of every turn of speech by scikit-learn's tokenizer, without stop words
+sites, words = debates_by_year()  # tf-idf weights of every turn of speech by scikit-learn, without stop words
 
 pca = ep.PersonalizedPCA(n_global=2, n_local=2, center=False, tol=1e-3, random_state=0).fit(sites)
 print(f"{len(words)} words, {pca.n_rounds_} rounds, misalignment {pca.misalignment_:.2f}")

@@ -15,7 +15,7 @@ from eigenpact.reproduce import REPRODUCTIONS, Size, Watch, chosen, find, paper_
 from eigenpact.reproduce.measuring import Contender
 from eigenpact.reproduce.oneshot.one_round import averages, errors
 from eigenpact.reproduce.oneshot.population import population
-from eigenpact.reproduce.oneshot.rounds import ENTRANTS, raced
+from eigenpact.reproduce.oneshot.rounds import Margins, entrants, raced
 
 SILENT = Watch()
 
@@ -28,7 +28,11 @@ def tiny(monkeypatch):
         "table1": {
             "features": 40,
             "sites": 5,
-            "problems": {"wide": {"second": 0.8, "rows": 400}, "narrow": {"second": 0.95, "rows": 800}},
+            "problems": {
+                "wide": {"second": 0.8, "rows": 400},
+                "narrow": {"second": 0.95, "rows": 800},
+                "held out": {"second": 0.9, "rows": 500, "decay": 0.95, "distribution": "uniform"},
+            },
         },
     }
     monkeypatch.setattr(registry, "small_problems", {"oneshot": small}.get)
@@ -49,7 +53,7 @@ def test_the_papers_problem():
     p = told["fig1"]
     assert (p["features"], p["sites"], p["repeats"], 1 - p["second"]) == (300, 25, 400, pytest.approx(0.2))
     assert {25, 100, 400, 1600} <= set(p["rows"])
-    assert set(told["table1"]["rounds"]) == set(told["table1"]["errors"]) == {e.like for e in ENTRANTS if e.like}
+    assert set(told["table1"]["rounds"]) == set(told["table1"]["errors"]) == {e.like for e in entrants(1.0) if e.like}
     for entry in told.values():
         assert entry["where"].startswith("Section ")
     assert {name.removeprefix("oneshot-") for name in REPRODUCTIONS if name.startswith("oneshot-")} == set(told)
@@ -207,10 +211,11 @@ def test_rounds_are_counted_to_the_true_errors():
 @pytest.mark.usefixtures("tiny")
 def test_table1():
     made = make("oneshot-table1")
-    printed, *problems = made.grids
+    printed, *problems, margins = made.grids
+    assert [grid.title.split(": ")[0].split(", ")[2] for grid in problems] == ["wide", "narrow", "held out"]
     assert printed.rows[0] == ["power", "lambda_1 / delta", "1 + o(1)"]
     for grid in problems:
-        assert [row[0] for row in grid.rows] == ["centralized", *(entrant.name for entrant in ENTRANTS)]
+        assert [row[0] for row in grid.rows] == ["centralized", *(entrant.name for entrant in entrants(1.0))]
         column = {name: list(grid.columns).index(name) for name in grid.columns}
         rows = {row[0]: row for row in grid.rows}
         to_pooled = {name: row[column["to\npooled"]] for name, row in rows.items()}
@@ -222,7 +227,20 @@ def test_table1():
             if row[column["own\nestimate"]] is not None:  # what stops by itself at a sine of 1e-4 is as close as it says
                 assert row[column["then\ntrue"]] <= 1.01 * row[column["own\nestimate"]] <= 1.02e-8, name
         assert rows["projection"][column["own\nstop"]] == 1
-        assert rows["hot potato"][column["own\nstop"]] == 5  # as many as sites
-        for name in ("power", "lanczos", "shift-invert", "davidson", "krylov, proxy"):
+        assert rows["hot-potato"][column["own\nstop"]] == 5  # as many as sites
+        for name in ("power", "lanczos", "shift-invert", "shift-invert, Theorem 6's mu", "davidson", "krylov, proxy"):
             assert rows[name][column["own\nestimate"]] is not None
             assert rows[name][column["times\ncentral"]] == pytest.approx(1, abs=0.01)
+    assert [row[0] for row in margins.rows] == ["wide", "narrow", "held out"]
+    for *_, theorem, _, halves in margins.rows:
+        assert theorem > 20 > 3 > halves > 0.5  # the bound is far above ||X - X_1||, the estimate near it
+
+
+def test_margins_are_those_of_plain_numpy():
+    rng = np.random.default_rng(1)
+    sites = {"a": rng.normal(size=(60, 5)), "b": 3 * rng.normal(size=(30, 5))}
+    found, (A, B) = Margins.of(sites), sites.values()
+    assert_allclose(found.row_bound, max(x @ x for x in [*A, *B]))
+    assert_allclose(found.distance, np.abs(np.linalg.eigvalsh((A.T @ A + B.T @ B) / 90 - A.T @ A / 60)).max())
+    assert_allclose(found.theorem, 4 * found.row_bound * np.sqrt(np.log(150) / 60))
+    assert 0.1 < found.halves < 1  # of 60 rows of unit variance

@@ -36,6 +36,7 @@ from ..estimators.inputs import hold
 from ..numerics.linalg import Array
 from ..runtime import COORDINATOR, Ledger, RoundRecord, Sites, find_local
 from .messages import Left, bytes_text, what_left
+from .styles import solver_of
 from .truth import Pooled, Reference, exact, pool
 from .watching import Watched, unwarned
 
@@ -43,6 +44,9 @@ OnRound = Callable[[str, RoundRecord], object]
 
 TOL, MAX_ROUNDS = 1e-8, 500
 """Loose and long enough for solvers that converge linearly."""
+
+MOST_CURVES = 8
+"""More in one picture are not told apart."""
 
 CONVERGED, NOT_CONVERGED, NOT_APPLICABLE, FAILED = "converged", "not converged", "not applicable", "failed"
 
@@ -208,6 +212,19 @@ def compare(
         pooled_bytes=sum(_size(X) for X in held.values()),
         runs=tuple(runs),
     )
+
+
+def worth_drawing(runs: Sequence[Run]) -> list[Run]:
+    """At most eight runs for one picture: the best variant of each solver first, then the best of the others.
+
+    Better is what converged, in fewer rounds, then with fewer bytes.  The order is that of ``runs``.
+    """
+    drawable = [run for run in runs if run.curve]
+    best_first = sorted(drawable, key=lambda run: (run.outcome != CONVERGED, run.rounds or 0, run.bytes_up or 0))
+    first_of = {solver_of(run.name)[0]: run for run in reversed(best_first)}
+    ranked = sorted(best_first, key=lambda run: first_of[solver_of(run.name)[0]] is not run)
+    chosen = {run.name for run in ranked[:MOST_CURVES]}
+    return [run for run in drawable if run.name in chosen]
 
 
 class _Measure:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ..numerics.linalg import Array
 from ..runtime import Graph
-from .pictures import COLOURS, MARKERS
+from .styles import COLOURS, MARKERS
 
 Places = Mapping[str, tuple[float, float]]
 

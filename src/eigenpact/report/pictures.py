@@ -14,14 +14,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from ..numerics.linalg import Array
 from ..storage import replacing
 from .messages import bytes_text
+from .styles import COLOURS, MARKERS, draw_curves, looks
 
 Shape = tuple[int, int]
 Curves = Mapping[str, tuple[Sequence[int], Sequence[float]]]
-
-COLOURS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
-"""Ten colours that people with any colour vision tell apart (M. Petroff, arXiv:2107.02270)."""
-
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 SMALLEST_KKT = 1e-17
 """Residuals of zero are drawn here, on a logarithmic axis."""
@@ -142,13 +138,10 @@ def _convergence(ax: Axes, convergence: Curves) -> None:
 
 def _residuals(ax: Axes, curves: Curves) -> None:
     """One line per solver on logarithmic axes: something that grows from round to round, and the residual."""
-    for i, (solver, (xs, residuals)) in enumerate(curves.items()):
-        values = np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        every = max(1, len(values) // 12)
-        ax.plot(xs, values, color=colour, marker=marker, markersize=5, markevery=every, linewidth=1.6, label=solver)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    shown = {name: (xs, np.maximum(np.asarray(residuals, dtype=float), SMALLEST_KKT)) for name, (xs, residuals) in curves.items()}
+    draw_curves(ax, shown, looks(curves), marked=12)
     ax.set_ylabel("scaled KKT residual")
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
     _plain_frame(ax)

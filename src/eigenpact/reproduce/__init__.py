@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import Any
 
 from ..errors import InputError
 from .registry import Grid, Reproduced, Reproduction, Size, Watch, paper_numbers
@@ -55,7 +54,7 @@ PAPERS: dict[str, dict[str, str]] = {
         "debates.table7": "words of presidential debates by year",
     },
     "robust": {
-        "figures.fig1": "convergence of DCF-PCA, CF-PCA, APGM, ALM and ours",
+        "figures.fig1": "convergence of DCF-PCA, CF-PCA, APGM, Goldfarb's and Lin's ALM, and ours",
         "figures.fig2": "errors by rank and sparsity",
         "figures.fig3": "singular values with an upper bound on the rank",
         "figures.fig4": "local steps K, and the number of sites",
@@ -64,20 +63,31 @@ PAPERS: dict[str, dict[str, str]] = {
 }
 """Paper -> its tables and figures, each behind the module that computes it -> what they show in a line."""
 
+CITED = {
+    "faps": "L. Wang, X. Liu, Y. Zhang, Seeking consensus on subspaces in federated PCA",
+    "kernel": "F. He, R. Yang, L. Shi, X. Huang, A decentralized framework for kernel PCA",
+    "oneshot": "D. Garber, O. Shamir, N. Srebro, Communication-efficient algorithms for distributed stochastic PCA",
+    "personalized": "N. Shi, R. Al Kontar, Personalized PCA: decoupling shared and unique features",
+    "robust": "W. Chu, Distributed robust principal component analysis",
+}
+"""Paper -> how its figures name it."""
+
 OPTIONS = {"oneshot-fig1": {"distribution": ("normal", "uniform")}}
 """What can be chosen besides size and seed."""
 
 
-def _made(module: str, part: str, *arguments: Any, **chosen: str) -> Reproduced:
+def _made(paper: str, module: str, part: str, size: Size, seed: int, watch: Watch, **chosen: str) -> Reproduced:
     """Compute it.  Its module is imported only now: it draws, and commands that draw nothing do not wait for matplotlib."""
-    made: Reproduced = getattr(import_module(module), part)(*arguments, **chosen)
+    made: Reproduced = getattr(import_module(f"{__name__}.{paper}.{module}"), part)(size, seed, watch, **chosen)
+    said = f"after {CITED[paper]}; size {size.value}, seed {seed}" + "".join(f", {value}" for value in chosen.values())
+    import_module(f"{__name__}.drawing").sign(made.figure, said)
     return made
 
 
 def _reproduction(paper: str, where: str, what: str) -> Reproduction:
     module, part = where.split(".")
     name = f"{paper}-{part}"
-    return Reproduction(name, what, partial(_made, f"{__name__}.{paper}.{module}", part), OPTIONS.get(name, {}))
+    return Reproduction(name, what, partial(_made, paper, module, part), OPTIONS.get(name, {}))
 
 
 REPRODUCTIONS: dict[str, Reproduction] = {

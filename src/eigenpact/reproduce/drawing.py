@@ -11,13 +11,17 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from ..report.pictures import COLOURS, MARKERS
+from ..report.styles import Look, draw_curves, looks
 
 PANEL_WIDTH, PANEL_HEIGHT = 5.4, 4.4
-LEGEND_WIDTH = 2.6
-"""Inches that an entry of the legend takes."""
+LEGEND_MARK, LEGEND_LETTER = 0.75, 0.083
+"""Inches that an entry of the legend takes: its mark with the space around it, and each letter."""
+
+FOOTER = 0.24
+"""Inches below a figure for the line that says where it comes from."""
 
 SMALLEST = 1e-17
 """Zero is drawn here, on a logarithmic axis."""
@@ -80,17 +84,29 @@ def new_figure(title: str, width: float, height: float, *, dpi: int = 110, fonts
     return figure
 
 
+def sign(figure: Figure, text: str) -> None:
+    """Say in small print below a figure where it comes from."""
+    height = float(figure.get_figheight()) + FOOTER
+    figure.set_figheight(height)
+    layout = figure.get_layout_engine()
+    if isinstance(layout, ConstrainedLayoutEngine):
+        layout.set(rect=(0.0, FOOTER / height, 1.0, 1.0 - FOOTER / height))
+    for legend in figure.legends:  # it stands at the figure's edge, whatever the layout
+        legend.borderaxespad = FOOTER * 72 / float(legend.get_texts()[0].get_fontsize())
+    figure.text(0.995, 0.06 / height, text, ha="right", va="bottom", fontsize=8, color="0.35", parse_math=False)
+
+
 def axes_of(figure: Figure, rows: int, columns: int) -> Any:
     """Pairs of axes (rows x columns)."""
     return np.asarray(figure.subplots(rows, columns, squeeze=False), dtype=object)
 
 
 def panels(title: str, grid: Sequence[Sequence[Panel]]) -> Figure:
-    """Rows of panels with one legend below; a name has the same colour and marker in all of them."""
+    """Rows of panels with one legend below; a name looks the same in all of them, and a solver in all pictures."""
     columns = max(len(row) for row in grid)
     figure = new_figure(title, max(9.5, PANEL_WIDTH * columns), PANEL_HEIGHT * len(grid) + 1.2)
     names = list(dict.fromkeys(name for row in grid for panel in row for name in [*panel.curves, *panel.stars]))
-    styles = {name: i for i, name in enumerate(names)}
+    styles = looks(names)
     axes = axes_of(figure, len(grid), columns)
     for row, drawn in zip(grid, axes, strict=True):
         for panel, ax in zip(row, drawn, strict=False):
@@ -112,10 +128,13 @@ def bars(
     ax = figure.subplots()
     width = 0.8 / len(ours)
     places = np.arange(len(groups))
+    styles = looks(ours)
     for i, (name, values) in enumerate(ours.items()):
         at = places + (i - (len(ours) - 1) / 2) * width
         known = [(x, y) for x, y in zip(at, values, strict=True) if y is not None]
-        ax.bar([x for x, _ in known], [y for _, y in known], 0.9 * width, color=COLOURS[i % len(COLOURS)], label=name)
+        drawn = ax.bar([x for x, _ in known], [y for _, y in known], 0.9 * width, color=styles[name].colour, label=name)
+        for bar in drawn:
+            bar.set(hatch=styles[name].hatch, edgecolor="white", linewidth=0)
         for x, y in zip(at, paper.get(name, ()), strict=False):
             ax.plot([x - width / 2, x + width / 2], [y, y], color="black", linewidth=2, label="the paper's")
     ax.set(yscale="log", ylabel=ylabel)
@@ -150,26 +169,25 @@ def heat_maps(
     return figure
 
 
-def _draw(ax: Axes, panel: Panel, styles: Mapping[str, int]) -> None:
+def _draw(ax: Axes, panel: Panel, styles: Mapping[str, Look]) -> None:
     ticks = sorted({x for xs, _ in panel.curves.values() for x in xs})
     places = {x: i for i, x in enumerate(ticks)} if panel.every else {x: x for x in ticks}
-    colours = {name: COLOURS[i % len(COLOURS)] for name, i in styles.items()}
-    markers = {name: MARKERS[i % len(MARKERS)] for name, i in styles.items()}
-    for name, (xs, ys) in panel.curves.items():
-        heights = [np.nan if y is None else max(y, SMALLEST) for y in ys]
-        (line,) = ax.plot([places[x] for x in xs], heights, color=colours[name], marker=markers[name], label=name)
-        line.set(markersize=5, markevery=1 if panel.every else max(1, len(xs) // 10), linewidth=1.6)
+    if panel.log_y:
+        ax.set_yscale("log")
+    shown = {
+        name: ([places[x] for x in xs], [np.nan if y is None else max(y, SMALLEST) if panel.log_y else y for y in ys])
+        for name, (xs, ys) in panel.curves.items()
+    }
+    draw_curves(ax, shown, styles, marked=None if panel.every else 10)
     for name, (xs, ys) in panel.missed.items():
         known = [(places[x], y) for x, y in zip(xs, ys, strict=True) if y is not None]
         if known:
-            (line,) = ax.plot(*zip(*known, strict=True), markers[name], label=f"{name}: not within these rounds")
-            line.set(color=colours[name], markerfacecolor="white", markersize=8)
+            (line,) = ax.plot(*zip(*known, strict=True), styles[name].marker, label=f"{name}: not within these rounds")
+            line.set(color=styles[name].colour, markerfacecolor="white", markersize=8)
     for name, (x, y) in panel.stars.items():
-        ax.plot([x], [y], "*", color=colours[name], markersize=15, markeredgecolor="black", label=f"{name}, the paper's")
+        ax.plot([x], [y], "*", color=styles[name].colour, markersize=15, markeredgecolor="black", label=f"{name}, the paper's")
     if panel.level is not None:
         ax.axhline(panel.level, color="0.35", linestyle="--", linewidth=1.2, label=panel.level_name)
-    if panel.log_y:
-        ax.set_yscale("log")
     if panel.every:
         ax.set_xticks(range(len(ticks)), [f"{x:.5g}" for x in ticks])
         ax.set_xlim(-0.3, len(ticks) - 0.7)
@@ -213,5 +231,6 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
         handles, labels = ax.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             found.setdefault(str(label), handle)
-    columns = min(len(found), max(2, int(figure.get_figwidth() / LEGEND_WIDTH)))
+    widest = LEGEND_MARK + LEGEND_LETTER * max((len(name) for name in found), default=0)
+    columns = min(len(found), max(1, int(figure.get_figwidth() / widest)))
     figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, frameon=False)

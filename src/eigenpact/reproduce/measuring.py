@@ -67,6 +67,7 @@ class OwnRounds:
         if self._confirmed is not None and record.basis is not None:
             self._set_right = self._set_right or largest_sine(self._confirmed, record.basis) > LOST
             self._confirmed = None
+        self._set_right = self._set_right or "set_right" in record.details
         return None if self._set_right else record.round - self.confirming
 
 

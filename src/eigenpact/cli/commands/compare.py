@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ...engines.ranks import Alone
 from ...estimators.choices import joint_solvers
-from ...report.comparison import CONVERGED, MAX_ROUNDS, TOL, Comparison, Revealed, Run, candidates, compare
+from ...report.comparison import CONVERGED, MAX_ROUNDS, TOL, Comparison, Revealed, Run, candidates, compare, worth_drawing
 from ...report.messages import bytes_text
 from ...runtime.ledger import COORDINATOR
 from ...storage import write_json
@@ -226,14 +226,15 @@ def _write(comparison: Comparison, picture: Path, json_file: Path | None) -> dic
 def _draw(comparison: Comparison, picture: Path) -> None:
     from ...report import pictures
 
+    drawn, all_runs = worth_drawing(comparison.runs), [run for run in comparison.runs if run.curve]
     curves = {
         run.name: (
             [point.round for point in run.curve],
             [point.bytes_up + point.bytes_down for point in run.curve],
             [point.kkt for point in run.curve],
         )
-        for run in comparison.runs
-        if run.curve
+        for run in drawn
     }
-    figure = pictures.convergence(curves, comparison.settings["tol"], comparison.pooled_bytes, _title(comparison))
-    pictures.save_picture(figure, picture)
+    left_out = f"\n{len(drawn)} of {len(all_runs)} runs are drawn; the table has all" if len(drawn) < len(all_runs) else ""
+    title = _title(comparison) + left_out
+    pictures.save_picture(pictures.convergence(curves, comparison.settings["tol"], comparison.pooled_bytes, title), picture)

@@ -69,7 +69,7 @@ def _races(
     if size is Size.small:
         rows = problem_of("faps", "fig3", size, instead=True)["rows"]
         said.insert(0, f"This is the small size: the first {rows} images of each set.")
-    return shapes, found, [*said, race.COUNTED, race.LOCALPOWER]
+    return shapes, found, [*said, race.COUNTED, race.LITERAL, race.LOCALPOWER]
 
 
 def fig3(size: Size, seed: int, watch: Watch) -> Reproduced:
@@ -105,4 +105,5 @@ def table3(size: Size, seed: int, watch: Watch) -> Reproduced:
     errors = {name: [*(run.relative_error for run in runs), race.mean_error(runs)] for name, runs in by_solver.items()}
     paper = {name: [float("nan")] * len(found) + value for name, value in race.paper_errors(found[0], [printed]).items()}
     figure = drawing.bars(title, "relative error of singular values", [*races, "average"], errors, paper)
-    return Reproduced(title, [grid], [told, *said], figure, {"runs": [asdict(run) for runs in found for run in runs]})
+    numbers = {"runs": [asdict(run) for runs in found for run in runs]}
+    return Reproduced(title, [grid], [told, race.CLOSING, *said], figure, numbers)

@@ -33,19 +33,22 @@ def table1(size: Size, seed: int, watch: Watch) -> Reproduced:
         paper = told.get(run.like, {})
         error = paper.get("relative_error")
         rows.append([run.name, run.rounds, paper.get("rounds"), run.own_stop, run.rounds_to_error(error), error, run.kkt])
-        rows[-1] += [run.relative_error, round(run.seconds, 1)]
+        rows[-1] += [run.relative_error, run.closing_kkt, round(run.seconds, 1)]
     columns = ["solver", "rounds", "paper's\nrounds", "own\nstop", "rounds to\nits error", "paper's\nerror", "KKT"]
     title = f"FAPS paper, Table 1: {race.shape_of(problem)}, xi = {p['decay']}"
     remarks = small_print(
         size,
         race.COUNTED,
+        race.CLOSING,
         TOLERANCE,
+        race.LITERAL,
         "Table 1 prints no KKT; the targets are Table 2's for varying n, whose first problem this is.  It prints relative "
         "errors of singular values; rounds to those stand beside them.",
         race.SECONDS,
     )
-    grid, figure = Grid(title, [*columns, "relative\nerror", "seconds"], rows), _convergence(title, runs, told, kkts, size)
-    return Reproduced(title, [grid], remarks, figure, {"problem": p, "runs": [asdict(run) for run in runs]})
+    grid = Grid(title, [*columns, "relative\nerror", race.CLOSING_KKT, "seconds"], rows)
+    numbers = {"problem": p, "runs": [asdict(run) for run in runs]}
+    return Reproduced(title, [grid], remarks, _convergence(title, runs, told, kkts, size), numbers)
 
 
 def table4(size: Size, seed: int, watch: Watch) -> Reproduced:
@@ -53,28 +56,28 @@ def table4(size: Size, seed: int, watch: Watch) -> Reproduced:
     p, told = problem_of("faps", "table4", size, instead=True), paper_numbers("faps")["table4"]
     counts = p["row_counts"]
     problem = race.synthetic("table 4", p, seed, rows=sum(counts), sites=counts)
-    runs = race.run(problem, told, seed, watch, race.contenders(tight=True, literal=True))
+    runs = race.run(problem, told, seed, watch, race.contenders(tight=True))
     others = [Contender(f"localpower, patience {n}", LocalPower(q=8, patience=n), "LocalPower") for n in PATIENCES[1:]]
     readings = [next(run for run in runs if run.name == "localpower"), *race.run(problem, told, seed, watch, others)]
     rows: list[list[Cell]] = []
     for run in runs:
         paper = told.get(run.like, {})
         rows.append([run.name, run.rounds, paper.get("rounds"), run.own_stop, run.kkt, paper.get("kkt"), run.relative_error])
-        rows[-1] += [paper.get("relative_error"), round(run.seconds, 2), paper.get("seconds")]
+        rows[-1] += [paper.get("relative_error"), run.closing_kkt, round(run.seconds, 2), paper.get("seconds")]
     columns = ["solver", "rounds", "paper's\nrounds", "own\nstop", "KKT", "paper's\nKKT", "relative\nerror", "paper's\nerror"]
     title = f"FAPS paper, Table 4: {race.shape_of(problem)}, sites of {counts[0]} to {counts[-1]} rows, xi = {p['decay']}"
     wanted = told["LocalPower"]["rounds"]
     read = [[n, run.rounds, wanted] for n, run in zip(PATIENCES, readings, strict=True)]
     grids = [
-        Grid(title, [*columns, "seconds", "paper's\nseconds"], rows),
+        Grid(title, [*columns, race.CLOSING_KKT, "seconds", "paper's\nseconds"], rows),
         Grid("localpower, read in other ways", ["q halved every ... rounds", "rounds", "paper's rounds"], read),
     ]
     remarks = small_print(
         size,
         race.COUNTED,
+        race.CLOSING,
         TOLERANCE,
-        f"faps, literal text: the rule of Section 5.2, stopped by (27) or after {race.LITERAL_ROUNDS} rounds; without a number "
-        "of rounds, the KKT was not reached, and the one after the last round is shown.",
+        race.LITERAL,
         race.LOCALPOWER + "  " + _nearest(readings, wanted),
         f"When SSI reached the paper's KKT, the captured variance still changed by {runs[0].change_when_reached():.0e} of itself "
         "in a round; the paper says that it stopped at 1e-10.",

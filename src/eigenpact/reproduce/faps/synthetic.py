@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -44,13 +44,22 @@ def fig2(size: Size, seed: int, watch: Watch) -> Reproduced:
         seconds = [[value, *(run.seconds for run in runs)] for value, runs in part]
         grids.append(Grid(title, [varied, *names], rounds))
         title, xlabel = f"varying {letter}: {fixed}", f"{varied} ({letter})"
-        above.append(drawing.Panel(title, xlabel, "rounds", drawing.by_first(rounds, columns), every=True))
+        above.append(_rounds_panel(title, xlabel, drawing.by_first(rounds, columns), part))
         below.append(drawing.Panel("", xlabel, "seconds on this machine", drawing.by_first(seconds, columns), every=True))
     curve_only = CURVE_ONLY + "  Its average errors are in faps-table2."
-    remarks = small_print(size, curve_only, race.COUNTED, race.LOCALPOWER, race.SECONDS)
+    remarks = small_print(size, curve_only, race.COUNTED, race.LITERAL, race.LOCALPOWER, race.SECONDS)
     figure = drawing.panels("FAPS paper, Figure 2: rounds to the paper's KKT, and seconds on this machine", [above, below])
     numbers = {"problem": p, "runs": [asdict(run) for _, _, runs in found for run in runs]}
     return Reproduced("FAPS paper, Figure 2: rounds and seconds on synthetic data", grids, remarks, figure, numbers)
+
+
+def _rounds_panel(
+    title: str, xlabel: str, rounds: Mapping[str, drawing.Curve], part: Sequence[tuple[float, Sequence[Measured]]]
+) -> drawing.Panel:
+    """Rounds to the KKT, or hollow all rounds of a solver that did not get there."""
+    missed = [[value, *(run.curve[-1].round if run.rounds is None else None for run in runs)] for value, runs in part]
+    hollow = drawing.by_first(missed, {run.name: j for j, run in enumerate(part[0][1], 1)})
+    return drawing.Panel(title, xlabel, "rounds", rounds, missed=hollow, every=True)
 
 
 def table2(size: Size, seed: int, watch: Watch) -> Reproduced:
@@ -60,7 +69,8 @@ def table2(size: Size, seed: int, watch: Watch) -> Reproduced:
     rows = [[letter, *race.averages(runs, printed[letter])] for letter, runs_of in swept.items() for runs in runs_of.values()]
     errors = {name: [race.mean_error(runs_of[name]) for runs_of in swept.values()] for name in swept["n"]}
     title = "FAPS paper, Table 2: averages over the problems of Figure 2"
-    remarks = small_print(size, race.COUNTED, "KKT and relative error are those after that round, averaged.", race.LOCALPOWER)
+    averaged = "KKT and relative error are those after that round, averaged."
+    remarks = small_print(size, race.COUNTED, averaged, race.CLOSING, race.LITERAL, race.LOCALPOWER)
     groups = [f"varying {letter}" for letter in SWEEPS]
     paper = race.paper_errors(found[0][2], [printed[letter] for letter in SWEEPS])
     figure = drawing.bars(title, "relative error of singular values", groups, errors, paper)
@@ -79,7 +89,7 @@ def fig4(size: Size, seed: int, watch: Watch) -> Reproduced:
     rows, panels, numbers = list[list[Cell]](), list[drawing.Panel](), list[dict[str, Any]]()
     for kappa in p["condition"]:
         problem = race.synthetic(f"kappa = {kappa}", p, seed, condition=float(kappa))
-        runs = race.run(problem, targets, seed, watch, race.contenders(max_rounds=ROUNDS))
+        runs = race.run(problem, targets, seed, watch, race.contenders(literal=False, max_rounds=ROUNDS))
         for run in runs:
             shown = next((point.kkt for point in run.curve if point.round == SHOWN), None)
             rows.append([kappa, run.name, round(rate(run), 4), shown, run.rounds, run.own_stop])

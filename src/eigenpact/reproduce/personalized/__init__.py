@@ -4,8 +4,9 @@ Synthetic data: convergence, statistical errors, ranks, clusters, the lower boun
 video and text.
 
 How the paper was read
-    PerPCA is ``perpca`` with choice 1, where curves by round are shown (from a random start with step .1, as the paper says, or
-    with the step size of ours); elsewhere the optimum itself is shown, by the default solver ``varpro``, which finds it sooner.
+    PerPCA is ``perpca``, the paper's Algorithm 2, wherever the paper shows PerPCA: from the mean covariance or at random, as the
+    paper says, after rounds that a remark names.  Beside it stands ``varpro``, ours, which finds the optimum of (7) itself; the
+    paper's numbers are compared with ``perpca``'s.  Choice 2 has long steps (Figure 9, Tables 4 to 7), as the paper says it may.
     distPCA is the paper's variant with local deflation.  Rows are not centred.
     Pictures and frames are sites: a site's rows are the picture's rows or columns of pixels.  Ranks that the paper does not tell
     (Table 5) are 50 global and 5 local.  The paper's FEMNIST has 3550 writers and its CIFAR-10 60000 pictures; here are 105

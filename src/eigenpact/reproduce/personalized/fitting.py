@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ...algorithms.personalized.local_part import Covariance
+from ...algorithms.personalized.perpca import PerPCA
 from ...datasets import PersonalizedProblem, personalized_problem
 from ...errors import NotIdentifiableWarning
 from ...estimators.personalized import PersonalizedPCA
 from ...numerics.linalg import Array
+from ...numerics.rows import Rows
 from .. import registry
 from ..measuring import fit_quietly
 
@@ -23,8 +26,13 @@ parameters = partial(registry.problem_of, "personalized")
 small_print = partial(registry.small_print, small=SCALED_DOWN)
 """Size and remarks -> the remarks, and that the numbers are of a smaller problem."""
 
-METHODS = {"individual": "individual", "pooled": "pooled", "distpca": "distpca", "personalized": "varpro"}
-"""The methods of Tables 2 and 5 -> our solvers."""
+CHOICES: dict[str, tuple[Literal[1, 2], float]] = {"perpca": (1, 1.0), "perpca, choice 2": (2, 100.0)}
+"""PerPCA's choices, and their steps in units of 1 / max_i lambda_1; choice 2 allows longer ones, as the paper says."""
+
+CHOICES_TOLD = "perpca: the paper's start; choice 1 with a step of 1 / max_i lambda_1, choice 2 with 100 times that"
+
+METHODS = ("individual", "pooled", "distpca", *CHOICES, "varpro")
+"""The methods of Tables 2 and 5: the paper's three baselines, both choices of its own, and ours."""
 
 
 def fitted(sites: Mapping[str, Any], n_global: int, n_local: int, seed: int, **options: Any) -> PersonalizedPCA:
@@ -33,15 +41,35 @@ def fitted(sites: Mapping[str, Any], n_global: int, n_local: int, seed: int, **o
     return fit_quietly(pca, sites, NotIdentifiableWarning)
 
 
-def by_method(sites: Mapping[str, Any], p: Mapping[str, Any], seed: int, **of_ours: Any) -> dict[str, PersonalizedPCA]:
-    """Every method's fit; ``of_ours`` are options of the personalized one alone."""
+def published(sites: Mapping[str, Any], choice: Literal[1, 2] = 1, times: float = 1.0) -> PerPCA:
+    """Algorithm 2 from the paper's start, with a step of so many times 1 / max_i lambda_1(S_i)."""
+    if times == 1.0:
+        return PerPCA(choice=choice, start="covariance")
+    largest = max(Covariance(Rows(X)).largest() for X in sites.values())
+    return PerPCA(choice=choice, step=times / largest, start="covariance")
+
+
+def by_method(sites: Mapping[str, Any], p: Mapping[str, Any], seed: int, **of_varpro: Any) -> dict[str, PersonalizedPCA]:
+    """Every method's fit; ``of_varpro`` are options of that one alone."""
     fit = partial(fitted, sites, p["n_global"], p["n_local"], seed, misalignment=False)
-    return {name: fit(solver=solver, **(of_ours if solver == "varpro" else {})) for name, solver in METHODS.items()}
+    return {name: fit(**run_of(name, sites, p), **(of_varpro if name == "varpro" else {})) for name in METHODS}
 
 
-def uneven(n: int, sites: int) -> list[int]:
-    """Row counts: every other site has a tenth of n, at least 2."""
-    return [n if i % 2 == 0 else max(2, n // 10) for i in range(sites)]
+def run_of(name: str, sites: Mapping[str, Any], p: Mapping[str, Any]) -> dict[str, Any]:
+    """How a method of ours is run under the name it is shown with; PerPCA ends after p's rounds."""
+    if name in CHOICES:
+        return {"solver": published(sites, *CHOICES[name]), "max_rounds": p["rounds"]}
+    return {"solver": name}
+
+
+def of_the_paper(told: Mapping[str, float], name: str) -> float | None:
+    """The paper's number of a method; both choices have PerPCA's."""
+    return told.get("perpca" if name in CHOICES else name)
+
+
+def uneven(n: int, sites: int, share: float = 0.1) -> list[int]:
+    """Row counts: every other site has that share of n, at least 2."""
+    return [n if i % 2 == 0 else max(2, round(share * n)) for i in range(sites)]
 
 
 def drawn(p: Mapping[str, Any], seed: int, **more: Any) -> PersonalizedProblem:

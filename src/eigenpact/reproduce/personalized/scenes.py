@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from sklearn.manifold import MDS
 
 from ...numerics.linalg import Array
-from ...report.pictures import COLOURS
+from ...report.styles import COLOURS
 from ..drawing import axes_of, new_figure
+
+CLUSTER_COLOURS = colormaps["tab10"]
 
 SIDE = 2.1
 """Inches that a picture is wide."""
@@ -34,17 +37,22 @@ def rows_of_pictures(title: str, rows: Mapping[str, Sequence[Array]], columns: S
     return figure
 
 
-def maps(title: str, shown: Mapping[str, tuple[Array, Sequence[int]]]) -> Figure:
-    """Sites in the plane by multidimensional scaling of their distances, one map for each name; colours are groups."""
-    figure = new_figure(title, 4.2 * len(shown), 4.4, dpi=90, fontsize=12)
-    for ax, (name, (distances, groups)) in zip(axes_of(figure, 1, len(shown))[0], shown.items(), strict=True):
+def maps(title: str, shown: Mapping[str, tuple[Array, Sequence[int], Sequence[int]]], columns: int) -> Figure:
+    """Sites in the plane by multidimensional scaling of their distances, a map for each name, so many in a row.
+
+    Colours are the clusters found, numbers the true groups.
+    """
+    lines = -(-len(shown) // columns)
+    figure = new_figure(title, max(9.0, 4.2 * columns), 4.4 * lines, dpi=90, fontsize=12)
+    axes = axes_of(figure, lines, columns).flat
+    for ax, (name, (distances, found, truth)) in zip(axes, shown.items(), strict=False):
         scaling = MDS(n_components=2, metric="precomputed", init="random", n_init=1, random_state=0)
-        places = scaling.fit_transform(distances)
-        for group in sorted(set(groups)):
-            here = places[np.asarray(groups) == group]
-            ax.scatter(here[:, 0], here[:, 1], color=COLOURS[group % len(COLOURS)], s=26, alpha=0.8)
-            ax.annotate(str(group), here.mean(axis=0), fontsize=9)
+        for (x, y), cluster, group in zip(scaling.fit_transform(distances), found, truth, strict=True):
+            colour = CLUSTER_COLOURS(cluster % CLUSTER_COLOURS.N)
+            ax.text(x, y, str(group), color=colour, fontsize=10, weight="bold", ha="center", va="center")
+            ax.plot([x], [y], marker="o", markersize=11, markerfacecolor="none", markeredgecolor=colour, alpha=0.7)
         ax.set(xticks=[], yticks=[])
+        ax.margins(0.08)
         ax.set_title(name, fontsize=10)
     return figure
 

@@ -30,7 +30,7 @@ from itertools import count
 import numpy as np
 
 from ...numerics.linalg import Array, soft
-from .pursuit import Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
+from .pursuit import Iterate, Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
 
 DECAY, LOWEST = 0.9, 1e-9
 
@@ -40,21 +40,22 @@ def apgm(M: Array, *, tol: float = 1e-7, max_iterations: int = 300, watch: Watch
     return pursue(M, _iterates(M, usual_weight(M), tol), max_iterations, watch)
 
 
-def _iterates(M: Array, lam: float, tol: float) -> Iterator[tuple[Array, Array, bool]]:
+def _iterates(M: Array, lam: float, tol: float) -> Iterator[Iterate]:
     norm = float(np.linalg.norm(M))
     mu = 0.99 * float(np.linalg.norm(M, 2))  # line 1
     lowest = LOWEST * mu
     L = L_prev = S = S_prev = np.zeros_like(M)
     t = t_prev = 1.0
-    rank = 10
+    expected = 11
     for iteration in count(1):
         ahead = (t_prev - 1) / t  # line 2
         L_ahead, S_ahead = L + ahead * (L - L_prev), S + ahead * (S - S_prev)
         half = (L_ahead + S_ahead - M) / 2
         L_prev, S_prev = L, S
-        L, rank = shrink_singular_values(L_ahead - half, mu / 2, rank + 1)  # line 3
+        L, axes = shrink_singular_values(L_ahead - half, mu / 2, expected)  # line 3
+        expected = len(axes) + 1
         S = soft(S_ahead - half, lam * mu / 2)
         t_prev, t = t, (1 + np.sqrt(1 + 4 * t * t)) / 2  # line 4
         mu = max(DECAY * mu, lowest)
         change = float(np.sqrt(np.linalg.norm(L - L_prev) ** 2 + np.linalg.norm(S - S_prev) ** 2)) / norm
-        yield L, S, change <= tol and iteration > 1  # line 5
+        yield Iterate(L, S, axes, change <= tol and iteration > 1)  # line 5

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...numerics.linalg import Array, soft
-from .pursuit import Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
+from .pursuit import Iterate, Pursuit, Watcher, pursue, shrink_singular_values, usual_weight
 
 GROWTH, MOST_GROWTH = 1.5, 1e7
 
@@ -38,16 +38,17 @@ def inexact_alm(M: Array, *, tol: float = 1e-7, max_iterations: int = 200, watch
     return pursue(M, _iterates(M, usual_weight(M), tol), max_iterations, watch)
 
 
-def _iterates(M: Array, lam: float, tol: float) -> Iterator[tuple[Array, Array, bool]]:
+def _iterates(M: Array, lam: float, tol: float) -> Iterator[Iterate]:
     longest, norm = float(np.linalg.norm(M, 2)), float(np.linalg.norm(M))
     Y = M / max(longest, float(np.abs(M).max()) / lam)  # line 1
     mu = 1.25 / longest
     highest = MOST_GROWTH * mu
-    S, rank = np.zeros_like(M), 10
+    S, expected = np.zeros_like(M), 11
     while True:
-        L, rank = shrink_singular_values(M - S + Y / mu, 1 / mu, rank + 1)  # line 2
+        L, axes = shrink_singular_values(M - S + Y / mu, 1 / mu, expected)  # line 2
+        expected = len(axes) + 1
         S = soft(M - L + Y / mu, lam / mu)  # line 3
         R = M - L - S
-        yield L, S, float(np.linalg.norm(R)) / norm <= tol
+        yield Iterate(L, S, axes, float(np.linalg.norm(R)) / norm <= tol)
         Y += mu * R  # line 4
         mu = min(GROWTH * mu, highest)

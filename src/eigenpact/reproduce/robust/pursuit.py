@@ -32,18 +32,28 @@ class Pursuit:
     residual: float
 
 
-Watcher = Callable[[int, Array, Array], object]
-"""Called after every iteration with its number, L and S."""
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """L and S (n x d), the leading right singular vectors of L (rows, the strongest first), and whether all is at rest."""
+
+    L: Array
+    S: Array
+    axes: Array
+    rests: bool
 
 
-def pursue(M: Array, iterates: Iterator[tuple[Array, Array, bool]], most: int, watch: Watcher | None) -> Pursuit:
-    """Take L, S and whether they are at rest from a method, until they are or after so many iterations."""
-    for iteration, (L, S, rests) in enumerate(islice(iterates, most), 1):
+Watcher = Callable[[int, Iterate], object]
+"""Called after every iteration with its number and where it is."""
+
+
+def pursue(M: Array, iterates: Iterator[Iterate], most: int, watch: Watcher | None) -> Pursuit:
+    """Take iterates from a method until they are at rest, or after so many."""
+    for iteration, at in enumerate(islice(iterates, most), 1):
         if watch is not None:
-            watch(iteration, L, S)
-        if rests:
+            watch(iteration, at)
+        if at.rests:
             break
-    return Pursuit(L, S, iteration, float(np.linalg.norm(M - L - S)) / float(np.linalg.norm(M)))
+    return Pursuit(at.L, at.S, iteration, float(np.linalg.norm(M - at.L - at.S)) / float(np.linalg.norm(M)))
 
 
 def usual_weight(M: Array) -> float:
@@ -51,14 +61,21 @@ def usual_weight(M: Array) -> float:
     return 1.0 / float(np.sqrt(max(M.shape)))
 
 
-def shrink_singular_values(A: Array, threshold: float, expected: int, seed: int = 0) -> tuple[Array, int]:
-    """A with its singular values moved towards zero by the threshold, and how many are left.
+def shrink_singular_values(A: Array, threshold: float, expected: int) -> tuple[Array, Array]:
+    """A with its singular values moved towards zero by the threshold, and the right singular vectors (rows) that are left.
+
+    >>> shrunk, axes = shrink_singular_values(np.diag([3.0, 1.0, 0.5]), 0.75, expected=1)
+    >>> np.diag(shrunk).round(12).tolist(), len(axes)
+    ([2.25, 0.25, 0.0], 2)
+    """
+    U, values, Vt = leading(A, threshold, expected)
+    return np.asarray((U * (values - threshold)) @ Vt), Vt
+
+
+def leading(A: Array, threshold: float, expected: int, seed: int = 0) -> tuple[Array, Array, Array]:
+    """The singular triplets of A above the threshold.
 
     As many singular values as ``expected`` are computed first, twice as many as long as they do not reach down to the threshold.
-
-    >>> shrunk, rank = shrink_singular_values(np.diag([3.0, 1.0, 0.5]), 0.75, expected=1)
-    >>> np.diag(shrunk).round(12).tolist(), rank
-    ([2.25, 0.25, 0.0], 2)
     """
     side = min(A.shape)
     wanted = max(1, expected)
@@ -71,7 +88,7 @@ def shrink_singular_values(A: Array, threshold: float, expected: int, seed: int 
             break
         wanted *= 2
     rank = int(np.count_nonzero(values > threshold))
-    return np.asarray((U[:, :rank] * (values[:rank] - threshold)) @ Vt[:rank]), rank
+    return U[:, :rank], values[:rank], Vt[:rank]
 
 
 def _partial(A: Array, wanted: int, seed: int) -> tuple[Array, Array, Array]:
