@@ -9,11 +9,12 @@ MESSAGES ?= 100000
 FILES ?= 5000
 SCHEDULES ?= 100
 SEED ?= 0
+MINUTES ?= 90
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults lint fuzz attack results bench clean
+.PHONY: help demo test test-faults lint fuzz attack results papers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +54,9 @@ attack: $(VENV)/test.stamp ## our own hostile coordinator, sites, spoofer and sc
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)
+
+papers: $(VENV)/test.stamp ## every table and figure of the papers that fits in MINUTES=90, and a page for each paper (ONLY="faps-table4" for some)
+	$(BIN)/python -m benchmarks.papers $(ONLY) --minutes $(MINUTES)
 
 bench: $(VENV)/test.stamp ## time the runtime and the solvers against peers in the same run
 	$(BIN)/python -m benchmarks.overhead
