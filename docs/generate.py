@@ -20,6 +20,7 @@ from eigenpact.estimators.plans import ESTIMATORS
 from eigenpact.estimators.registry import estimator_of, solvers_for
 from eigenpact.runtime import Gather, LocalFunction, wire_table
 from eigenpact.runtime.fingerprint import rows_digest
+from eigenpact.runtime.keys import session_key, session_roster
 from eigenpact.runtime.local import BOUNDS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -29,6 +30,13 @@ FINGERPRINT = Part(
     "Before the first step (only with a journal)",
     {Gather: (rows_digest,)},
     "Bytes (uint8). No round is counted; a session that resumes asks again.",
+)
+
+SESSION = Part(
+    "Before the first step (only with secured sums)",
+    {Gather: (session_key, session_roster)},
+    "Bytes (uint8). Two rounds of set-up in every epoch. Replies to sums are then words of 64 bits under masks: one for each number "
+    "that was counted or whose bound is a share of the trace, twelve for each other number.",
 )
 
 
@@ -60,7 +68,7 @@ def wire_page() -> str:
         "message against them; nothing else crosses. `d` is the number of features, `k` and `m` numbers of columns; a shape of "
         '"number" is a single number.\n',
     ]
-    for part in dict.fromkeys([FINGERPRINT, *_declared_parts()]):
+    for part in dict.fromkeys([FINGERPRINT, SESSION, *_declared_parts()]):
         remark = [f"{part.remark}\n"] if part.remark else []
         parts += [f"## {part.title}\n", *remark, *_wire_rows(part.functions)]
     parts += ["## Bounds\n", *(f"- {name}: {meaning}" for name, meaning in BOUNDS.items()), ""]

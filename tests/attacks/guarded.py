@@ -20,7 +20,7 @@ class Guarded:
     def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
         self.rules, self.refusals = dict(rules or {}), []
 
-    def execute(self, held: Any, job: Any, graph: Any = None, summation: Any = None) -> Any:  # noqa: ARG002
+    def execute(self, held: Any, job: Any, graph: Any = None) -> Any:  # noqa: ARG002
         with tempfile.TemporaryDirectory() as folder:
             self.sites = {name: Victim(X, Path(folder), self.rules, name) for name, X in held.items()}
             self.replies: list[tuple[str, bytes]] = []

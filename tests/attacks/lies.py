@@ -96,10 +96,10 @@ class Lied:
         self.liar, self.min_sites = liar, min_sites
         self.ends: dict[str, SiteEndpoint] = {}
 
-    def execute(self, held: Any, job: Any, graph: Any = None, summation: Any = None) -> Outcome:  # noqa: ARG002
+    def execute(self, held: Any, job: Any, graph: Any = None) -> Outcome:  # noqa: ARG002
         """The sites stay from one run to the next, as sites elsewhere do."""
         for name, X in held.items():
-            self.ends.setdefault(name, SiteEndpoint(SiteServer(name, X, summation=summation)))
+            self.ends.setdefault(name, SiteEndpoint(SiteServer(name, X)))
         self.replies: list[tuple[str, bytes]] = []
         outcome: Outcome = job(MailConnection(self, self.ends, round_timeout=5.0))
         return outcome

@@ -15,7 +15,7 @@ from typing import Any
 
 from eigenpact.engines import InProcess
 from eigenpact.engines.blas import limited_blas
-from eigenpact.runtime import Job, MailConnection, Outcome, Request, Response, SiteEndpoint, SiteServer, Summation, wire
+from eigenpact.runtime import Job, MailConnection, Outcome, Request, Response, SiteEndpoint, SiteServer, wire
 from eigenpact.runtime.letters import checksum, hello
 
 ROUND_TIMEOUT = 10.0
@@ -70,7 +70,7 @@ class CountingServer(SiteServer):
 class FaultyPost:
     """A post in virtual time that follows a schedule."""
 
-    def __init__(self, sites: Mapping[str, Any], schedule: Schedule, seed: int, summation: Summation | None) -> None:
+    def __init__(self, sites: Mapping[str, Any], schedule: Schedule, seed: int) -> None:
         self.executions: Counter[tuple[str, int, str, int, int]] = Counter()
         self._processes: Counter[str] = Counter()
         self.happened: Counter[str] = Counter()
@@ -78,7 +78,6 @@ class FaultyPost:
         self.sent = 0
         self.dead: set[str] = set()
         self._sites = sites
-        self._summation = summation
         self._schedule = schedule
         self._rng = random.Random(f"messages {seed}")
         self._events: list[tuple[float, int, str, str, bytes | None]] = []
@@ -120,7 +119,7 @@ class FaultyPost:
         self.dead = set(dead)
 
     def _start(self, name: str) -> None:
-        server = CountingServer(name, self._sites[name], summation=self._summation)
+        server = CountingServer(name, self._sites[name])
         self._processes[name] += 1
         server.process, server.executions = self._processes[name], self.executions
         self._endpoints[name] = SiteEndpoint(server)
@@ -222,11 +221,10 @@ class FaultyEngine:
         job: Job,
         *,
         graph: Mapping[str, tuple[str, ...]] | None = None,
-        summation: Summation | None = None,
     ) -> Outcome:
         assert graph is None
         schedule = self.schedule if self.schedule is not None else Schedule.from_seed(self.seed, sorted(sites))
-        self.post = FaultyPost(sites, schedule, self.seed, summation)
+        self.post = FaultyPost(sites, schedule, self.seed)
         self.post.dead |= self.dead
         with limited_blas(1):
             self.connection = CountingConnection(self.post, sites, round_timeout=ROUND_TIMEOUT, own_sites=sites)

@@ -24,10 +24,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info
 
 import eigenpact as ep
-from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.errors import InputError, InputTypeError, JournalError
 from eigenpact.numerics.metrics import largest_sine
-from eigenpact.runtime import Driver, Outcome, steps
+from eigenpact.runtime import steps
 
 X, Y = load_digits(return_X_y=True)
 SITES = {f"digit {label}": X[label == Y] for label in range(10)}
@@ -442,31 +441,6 @@ def test_resume_from_a_journal_cut_at_every_round(
             assert resumed.components_.tobytes() == whole.components_.tobytes(), stop
             assert resumed.n_rounds_ == whole.n_rounds_
             assert [r.kkt for r in resumed.history_] == [r.kkt for r in whole.history_]
-
-
-class Halves:
-    """A summation that sends half of everything, and doubles the sum: wrong unless sites and driver both use it."""
-
-    def encode(self, function: Any, site: str, step: int, arrays: Any) -> Any:  # noqa: ARG002
-        """Half."""
-        return tuple(a / 2 for a in arrays)
-
-    def combine(self, function: Any, step: int, replies: Any) -> Any:  # noqa: ARG002
-        """Double the sum."""
-        return tuple(2 * sum(column) for column in zip(*replies, strict=True))
-
-
-def test_the_summation_reaches_sites_and_driver() -> None:
-    """What the sites encode, the driver combines."""
-
-    async def program(start: Any, state: Any) -> Any:  # noqa: ARG001
-        return await agree(Problem(n_components=2))
-
-    def job(connection: Any) -> Outcome:
-        return Outcome({"mean": Driver(connection, summation=Halves()).run(program).mean}, {})
-
-    outcome = ep.engines.InProcess().execute(SITES, job, summation=Halves())
-    np.testing.assert_allclose(outcome.arrays["mean"], X.mean(axis=0), atol=1e-12)
 
 
 def test_a_failed_refit_leaves_the_model_usable() -> None:

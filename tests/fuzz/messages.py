@@ -185,7 +185,7 @@ class Lying:
     def __deepcopy__(self, _memo: Any) -> Lying:
         return self
 
-    def execute(self, held: Any, job: Any, graph: Any = None, summation: Any = None) -> Any:  # noqa: ARG002
+    def execute(self, held: Any, job: Any, graph: Any = None) -> Any:  # noqa: ARG002
         self._ends = {name: SiteEndpoint(SiteServer(name, X)) for name, X in held.items()}
         return job(MailConnection(self, self._ends, round_timeout=1.0))
 

@@ -183,19 +183,6 @@ def test_a_local_step_sends_nothing(server):
     assert total(server.execute(request(2), after=1)) == 2
 
 
-def test_a_summation_encodes_what_is_summed_and_nothing_else():
-    class Doubled:
-        def encode(self, _function, _site, _step, arrays):
-            return tuple(2 * a for a in arrays)
-
-        def combine(self, *_):
-            raise NotImplementedError
-
-    server = SiteServer("A", np.ones((2, 3)), summation=Doubled())
-    assert total(server.execute(request(1, kind="sum"), after=0)) == 2
-    assert total(server.execute(request(2, kind="gather"), after=1)) == 2
-
-
 def test_random_streams_depend_on_seed_and_name_only():
     draws = {(name, seed): Site(name, None).rng(seed).integers(1 << 40) for name in ("A", "B") for seed in (0, 1)}
     assert len(set(draws.values())) == 4

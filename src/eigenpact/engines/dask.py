@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import EigenpactError, InputError, SiteError
-from ..runtime import Costs, Graph, Job, MailConnection, Outcome, SiteEndpoint, Sites, SiteServer, Summation
+from ..runtime import Costs, Graph, Job, MailConnection, Outcome, SiteEndpoint, Sites, SiteServer
 from .blas import limited_blas
 from .extras import bring, check_limits, refuse_graph
 
@@ -87,7 +87,7 @@ class Dask:
             self._disconnect(client)
             raise
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Put the sites on workers and run the job here."""
         refuse_graph("dask", graph)
         if not sites:
@@ -95,7 +95,7 @@ class Dask:
         adopted = next((part.client for part in sites.values() if isinstance(part, WorkerRows)), None)
         client = adopted or self._connect()
         try:
-            with _placed(client, sites, summation, self.blas_threads) as actors, closing(DaskPost(client, actors)) as post:
+            with _placed(client, sites, self.blas_threads) as actors, closing(DaskPost(client, actors)) as post:
                 return job(MailConnection(post, actors, round_timeout=self.round_timeout))
         finally:
             self._disconnect(client)
@@ -145,8 +145,8 @@ class WorkerRows:
 class SiteActor:
     """A site at its worker: bytes in, bytes out."""
 
-    def __init__(self, name: str, X: Any, summation: Summation | None, blas_threads: int | None) -> None:
-        self._endpoint = SiteEndpoint(SiteServer(name, X, summation=summation))
+    def __init__(self, name: str, X: Any, blas_threads: int | None) -> None:
+        self._endpoint = SiteEndpoint(SiteServer(name, X))
         self._blas_threads = blas_threads
 
     def handle(self, data: bytes) -> bytes:
@@ -238,9 +238,7 @@ class DaskPost:
 
 
 @contextmanager
-def _placed(
-    client: Any, sites: Mapping[str, Any], summation: Summation | None, blas_threads: int | None
-) -> Iterator[dict[str, tuple[str, str]]]:
+def _placed(client: Any, sites: Mapping[str, Any], blas_threads: int | None) -> Iterator[dict[str, tuple[str, str]]]:
     """Actors for the sites, name -> (worker's address, actor's key), as long as the context lasts."""
     workers = cycle(_workers(client))
     placed: dict[str, tuple[str, Any]] = {}
@@ -250,7 +248,7 @@ def _placed(
         else:
             worker = next(workers)
             rows = client.scatter(part, workers=[worker], hash=False)
-        placed[name] = worker, _at(client, worker, SiteActor, name, rows, summation, blas_threads, actor=True)
+        placed[name] = worker, _at(client, worker, SiteActor, name, rows, blas_threads, actor=True)
         del rows  # the actor has them
     try:
         for name, (worker, future) in placed.items():

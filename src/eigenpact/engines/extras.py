@@ -8,6 +8,9 @@ from typing import Any
 
 from ..errors import InputError, MissingExtraError, ProgramError
 from ..runtime import Graph
+from ..runtime.keys import crypto
+
+__all__ = ["bring", "check_limits", "crypto", "missing", "refuse_graph"]
 
 NAMES = {"dask": "Dask", "flower": "Flower", "mpi": "mpi4py and MPI", "nvflare": "NVIDIA FLARE"}
 """Engine, and the extra that brings what it needs -> what that is called."""
@@ -24,16 +27,6 @@ def bring(engine: str, module: str) -> Any:
 def missing(engine: str, why: str) -> MissingExtraError:
     """The error for what is not installed."""
     return MissingExtraError(f"engine {engine!r} needs {NAMES[engine]} ({why}): pip install 'eigenpact[{engine}]'")
-
-
-def crypto(module: str) -> Any:
-    """A module of cryptography, which both FLARE and Flower bring."""
-    try:
-        return importlib.import_module(f"cryptography.{module}")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"kits need cryptography ({error}): pip install 'eigenpact[nvflare]' or 'eigenpact[flower]'"
-        ) from error
 
 
 def check_limits(engine: Any, counts: Sequence[str] = (), seconds: Sequence[str] = ()) -> None:

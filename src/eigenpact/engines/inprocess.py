@@ -26,7 +26,6 @@ from ..runtime import (
     Response,
     SiteEndpoint,
     SiteServer,
-    Summation,
     with_kept,
 )
 from ..runtime.consensus import Graph
@@ -67,15 +66,13 @@ class InProcess:
     def __post_init__(self) -> None:
         check_limits(self, counts=("threads", "blas_threads", "min_sites"), seconds=("round_timeout",))
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Serve the sites and run the job, here."""
         if graph is not None and self.round_timeout is not None:
             raise InputError(
                 "round_timeout is for runs that can go on without a site; graph programs need every node: leave it out"
             )
-        servers = {
-            name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
-        }
+        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
         blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
         with limited_blas(blas):
             if self.round_timeout is not None:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
-from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, Summation, wire, with_kept
+from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, wire, with_kept
 from ..runtime.consensus import Graph
 from ..runtime.engine import Sites
 from .blas import limited_blas
@@ -83,12 +83,10 @@ class MPI:
         """The sites of all ranks, given this rank's."""
         return tuple(name for told in share(world(), list(names)) for name in told)
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         comm = world()
-        servers = {
-            name: SiteServer(name, X, neighbours=(graph or {}).get(name, ()), summation=summation) for name, X in sites.items()
-        }
+        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
         owners = _owners(comm, servers, graph)
         neighbourhood = None if graph is None else Neighbourhood(comm, owners, graph)
         try:

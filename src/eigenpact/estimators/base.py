@@ -25,6 +25,7 @@ from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy, plain
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
+from .securing import as_secured, secured, secured_plan
 
 EVERYWHERE = ("solver", "tol", "max_rounds", "random_state", "engine", "journal", "callback")
 """Parameters of all estimators."""
@@ -44,6 +45,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     engine: Any
     journal: Any = None
     callback: Any
+    secure: Any = False
     n_features_in_: int
     graph_: Graph | None = None
     _result_type: type[Result]
@@ -73,7 +75,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             self._check_sizes(rows, self.n_features_in_)
         if isinstance(engine, Spreading):
             engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
-        algorithm = self._find_algorithm(engine)
+        algorithm = secured(self._find_algorithm(engine)) if self.secure else self._find_algorithm(engine)
         order = tuple(held)
         graph = self._find_graph(engine, order)
         outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order), graph=graph)
@@ -102,6 +104,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise InputError(f"tol={self.tol!r} must be a number >= 0, or None for the solver's own")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback={self.callback!r} must be a function of one record, or None")
+        as_secured(self.secure)
         self._check_limit("max_rounds", self.max_rounds)
 
     def _check_choice(self, name: str, *allowed: Any) -> None:
@@ -183,6 +186,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with self._open_journal(connection, algorithm, seed, order) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
+            secure, plan = as_secured(self.secure), self._plan(algorithm)
             driver = Driver(
                 connection,
                 journal=journal,
@@ -190,7 +194,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 own=own,
                 graph=self.graph_,
                 min_sites=engine.min_sites,
-                plan=self._plan(algorithm),
+                plan=plan if secure is None else secured_plan(plan, secure),
+                secure=secure,
             )
             found = driver.run(self._program(algorithm, seed))
         rounds = {"n_rounds": driver.rounds, "n_setup_rounds": driver.setup_rounds}

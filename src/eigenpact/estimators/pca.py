@@ -16,7 +16,7 @@ from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
-from ..runtime import Engine, Plan, Program, RoundRecord
+from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
@@ -75,6 +75,10 @@ class FederatedPCA(PooledEstimator):
         A file that lets a killed run go on: fit again with the same settings and the same path.
     callback : callable, optional
         Called with a record after every round: ``record.round``, ``record.basis``, ``record.kkt``, ``record.bytes_up``, ...
+    secure : bool or Secured
+        Secure the sums: the coordinator sees no site's single reply, only sums over all sites, which are then exact.  Takes at
+        least three sites and solvers that only sum, and a run that loses a site stops.  In one process it shows what would
+        travel, and protects nobody from whoever runs the machine.
 
     Attributes
     ----------
@@ -125,6 +129,7 @@ class FederatedPCA(PooledEstimator):
         engine: Any = "inprocess",
         journal: str | Path | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
+        secure: bool | Secured = False,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -136,6 +141,7 @@ class FederatedPCA(PooledEstimator):
         self.engine = engine
         self.journal = journal
         self.callback = callback
+        self.secure = secure
 
     # -- fitting --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from ..algorithms.solution import Solution
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
-from ..runtime import Connection, Engine, Plan, Program, RoundRecord
+from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
 from .base import SiteEstimator
 from .choices import find_solver
 from .inputs import check_new_rows
@@ -79,7 +79,7 @@ class PersonalizedPCA(SiteEstimator):
     tol : float, optional
         Bound on the scaled KKT residual, the square root of g / (variance still missed), where g is half of what one step of
         subspace iteration promises to capture; None takes the solver's own.
-    max_rounds, random_state, engine, journal, callback
+    max_rounds, random_state, engine, journal, callback, secure
         As for ``FederatedPCA``.
 
     Attributes
@@ -136,6 +136,7 @@ class PersonalizedPCA(SiteEstimator):
         engine: Any = "inprocess",
         journal: str | Path | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
+        secure: bool | Secured = False,
     ) -> None:
         self.n_global = n_global
         self.n_local = n_local
@@ -150,6 +151,7 @@ class PersonalizedPCA(SiteEstimator):
         self.engine = engine
         self.journal = journal
         self.callback = callback
+        self.secure = secure
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -393,8 +395,6 @@ class PersonalizedPCA(SiteEstimator):
         """Names of the columns that ``transform`` gives, where they are as many for every site."""
         check_is_fitted(self)
         if len({len(V) for V in self.local_components_.held.values()}) > 1:
-            raise InputError(
-                "the number of local components differs by site, so there is no one list of names for the scores; "
-                "use set_output(transform='default') and name them by site"
-            )
+            what = "the number of local components differs by site, so there is no one list of names for the scores"
+            raise InputError(f"{what}; use set_output(transform='default') and name them by site")
         return super().get_feature_names_out(input_features)

@@ -18,7 +18,7 @@ from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
 from ..numerics.linalg import Array, fix_signs, soft
-from ..runtime import Connection, Engine, Plan, Program, RoundRecord
+from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_solver
 from .inputs import check_new_rows
@@ -87,7 +87,7 @@ class RobustPCA(PooledEstimator):
         How far the basis may still turn in a round; None takes the solver's own.
     max_rounds : int
         Rounds after which to stop with ``converged_ = False`` and a warning.
-    random_state, engine, journal, callback
+    random_state, engine, journal, callback, secure
         As for :class:`FederatedPCA`.
 
     Attributes
@@ -138,6 +138,7 @@ class RobustPCA(PooledEstimator):
         engine: Any = "inprocess",
         journal: str | Path | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
+        secure: bool | Secured = False,
     ) -> None:
         self.n_components = n_components
         self.rank = rank
@@ -152,6 +153,7 @@ class RobustPCA(PooledEstimator):
         self.engine = engine
         self.journal = journal
         self.callback = callback
+        self.secure = secure
 
     # -- fitting --------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..numerics.linalg import Array
-from ..runtime import Arrays, Costs, Engine, Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
+from ..runtime import Arrays, Costs, Engine, Graph, Job, Outcome, Request, Response, Sites, tapped
 from ..runtime.local import short_name
 
 
@@ -73,9 +73,9 @@ class Eavesdropper:
         """Whether other processes may hold sites too."""
         return self.engine.spread
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Run the job on the engine, and listen."""
-        return self.engine.execute(sites, tapped(job, self._hear), graph=graph, summation=summation)
+        return self.engine.execute(sites, tapped(job, self._hear), graph=graph)
 
     def replies(self, site: str, function: str) -> list[Overheard]:
         """What one site replied to a local function, by its short name, in order."""

@@ -11,7 +11,7 @@ from ..engines import InProcess
 from ..errors import NotConvergedWarning, NotIdentifiableWarning
 from ..estimators.pca import JointResult
 from ..numerics.linalg import Array
-from ..runtime import Graph, Job, Outcome, Request, Response, Sites, Summation, tapped
+from ..runtime import Graph, Job, Outcome, Request, Response, Sites, tapped
 
 
 @contextmanager
@@ -37,12 +37,12 @@ class Watched(InProcess):
     steps: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
     bases: list[Array] = field(default_factory=list)
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Serve the sites and run the job, taking notes."""
 
         def note(request: Request, _response: Response) -> None:
             self.steps[request.epoch, request.step] = request.kind, request.function
 
-        outcome = super().execute(sites, tapped(job, note), graph=graph, summation=summation)
+        outcome = super().execute(sites, tapped(job, note), graph=graph)
         self.bases.append(JointResult.from_outcome(outcome).basis)
         return outcome

@@ -6,21 +6,22 @@ from .driver import Driver, Program
 from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Post, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
+from .keys import Trust
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .letters import Identity, greeting, signed_by
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, SiteEndpoint
 from .plan import Plan
 from .policy import Policy
+from .secure_sum import Secured
 from .site import Request, Response, Site, SiteServer
 from .site_ledger import SiteLedger, read_site_ledger, shortened
-from .summation import PlainSum, Summation
 from .tapping import tapped
 
 __all__ = [
     "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Exchange",
     "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max",
-    "Message", "Outcome", "PlainSum", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response",
-    "RoundRecord", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Summation", "find_local",
-    "greeting", "local", "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
+    "Message", "Outcome", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response",
+    "RoundRecord", "Secured", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Trust",
+    "find_local", "greeting", "local", "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
 ]  # fmt: skip

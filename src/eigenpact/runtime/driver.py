@@ -21,9 +21,10 @@ from .ledger import COORDINATOR, Ledger, RoundRecord
 from .local import Arrays, LocalFunction, as_arrays
 from .plan import Plan
 from .requests import RosterChanged
+from .secure_sum import Secured, combine
 from .site import Request, Response
 from .steps import Steps
-from .summation import PlainSum, Summation
+from .summation import plain_sum
 
 Program = Callable[[Any, Any], Coroutine[Collective, Any, Any]]
 
@@ -34,8 +35,6 @@ class Driver:
     Parameters
     ----------
     connection : Connection
-    summation : Summation, optional
-        How replies become sums, the same as the engine's sites encode with; plain float64 by default.
     journal : Journal, optional
     callback : callable, optional
         Called with a :class:`RoundRecord` after every reported round.
@@ -47,25 +46,28 @@ class Driver:
         The run goes on as long as this many sites are left.
     plan : Plan, optional
         What the program is about to do, for sites with a policy of their own.
+    secure : Secured, optional
+        With it, sums are secured: no single reply can be read here.
     """
 
     def __init__(
         self,
         connection: Connection,
         *,
-        summation: Summation | None = None,
         journal: Journal | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
         own: str | None = None,
         graph: Graph | None = None,
         min_sites: int = 1,
         plan: Plan | None = None,
+        secure: Secured | None = None,
     ) -> None:
+        if graph is not None and secure is not None:
+            raise ProgramError("graph programs have no coordinator whose sums could be secured; pass secure=None")
         if graph is not None and journal is not None:
             raise ProgramError("graph programs have no coordinator to keep a journal; pass journal=None")
-        self._steps = Steps(connection, journal=journal, own=own, coordinated=graph is None, min_sites=min_sites, plan=plan)
-        self._summation = summation or PlainSum()
-        self._encoded = not isinstance(self._summation, PlainSum)
+        options: dict[str, Any] = {"journal": journal, "own": own, "min_sites": min_sites, "plan": plan, "secure": secure}
+        self._steps = Steps(connection, coordinated=graph is None, **options)
         self._callback = callback
         self._graph, self._plan = graph, plan
         self._perform: dict[type[Collective], Callable[[Any], Any]] = {
@@ -156,10 +158,12 @@ class Driver:
         """Fold the replies one by one; no more of them are held than the engine holds."""
 
         def fold(request: Request) -> Arrays:
-            replies = self._steps.replies(request, call.function, self.roster, encoded=self._encoded)
-            total = self._summation.combine(call.function, request.step, _of_one_shape(call.function, replies))
-            if self._encoded:
-                self._steps.check_sum(call.function, request.args, total)
+            forms = self._steps.forms(call.function)
+            replies = self._steps.replies(request, call.function, self.roster, forms=forms)
+            if forms is None:
+                return plain_sum(_of_one_shape(call.function, replies))
+            total = combine(call.function, forms, _of_one_shape(call.function, replies))
+            self._steps.check_sum(call.function, request.args, total)
             return total
 
         return _unwrap(self._steps.do(call, self.roster, fold))
@@ -195,7 +199,7 @@ class Driver:
 
     def _local(self, call: Local) -> None:
         self._steps.do(call, self.roster)
-        if self._encoded:
+        if self._steps.masks:
             self._steps.check_sum(call.function, as_arrays(call.args), ())
 
     # -- collectives on a graph -----------------------------------------------------------------

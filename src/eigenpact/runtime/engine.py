@@ -11,7 +11,6 @@ from .consensus import Graph
 from .ledger import Ledger, RoundRecord
 from .plan import Plan
 from .site import Request, Response, SiteServer
-from .summation import Summation
 
 
 @dataclass(frozen=True)
@@ -148,10 +147,10 @@ class Engine(Protocol):
         """Whether other processes may hold sites too."""
         ...
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Serve ``sites`` (name -> rows held by this process), run ``job`` in one place, and return its outcome everywhere.
 
-        ``graph`` (node -> neighbours) is given for graph programs; ``summation`` is what sites encode replies to sums with.
+        ``graph`` (node -> neighbours) is given for graph programs.
         """
         ...
 

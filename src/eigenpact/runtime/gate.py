@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
+from .keys import KEYS
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
+from .rosters import isolated
 from .site_ledger import SiteLedger, shortened
 
 if TYPE_CHECKING:
+    from .keys import Session
     from .site import Request, Response
 
 RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
@@ -112,22 +115,51 @@ class Gate:
         except PolicyError as error:
             self._withdrawn = str(error)
 
-    def check(self, request: Request, function: LocalFunction, known: Collection[str] = ()) -> None:
-        """Refuse a request that breaks a rule or was not announced; ``known`` is what the site keeps in this epoch already."""
+    def check(self, request: Request, function: LocalFunction, known: Collection[str] = (), secured: bool = False) -> None:
+        """Refuse a request that breaks a rule or was not announced.
+
+        ``known`` is what the site keeps in this epoch already, ``secured`` whether its reply will be masked.
+        """
         try:
             self._check_request(request, function)
+            if request.kind not in ("local", DIGEST) and not secured:
+                self._check_secured()
             if function.once and known and set(function.keeps) <= set(known):
                 raise PolicyError(f"rule set-up: what {function.short_name} tells was agreed in this epoch already")
         except PolicyError as error:
             self.refused(request.run, str(error), request.function)
             raise
 
-    def sent(self, request: Request, response: Response, again: bool = False) -> None:
+    def check_session(self, request: Request) -> None:
+        """Refuse to agree on keys for secured sums that were not announced, or more often than a run may begin."""
+        most = self._policy.max_epochs
+        try:
+            if not self._check_announced(request.run).secure:
+                raise PolicyError("rule plan: secured sums are not in the plan that was admitted")
+            self._check_rounds(request.run)
+            if request.kind == KEYS and self._ledger.sessions(request.run) >= most:
+                raise PolicyError(f"rule max_epochs = {most}: this run began as often already")
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
+    def check_roster(self, session: Session) -> None:
+        """Refuse a session whose sums would show, beside earlier ones, what few sites have; else write it down."""
+        rule, names = self._policy.min_apart, list(session.names)
+        with self._ledger.locked():
+            shown = isolated([*self._ledger.rosters(self._data), names], rule)
+            if shown:
+                raise PolicyError(
+                    f"rule min_apart = {rule}: these rows were in secured sums over other sites before; with those over "
+                    f"{', '.join(names)} the part of {' and '.join(shown)} could be computed; ask the same sites as before"
+                )
+            self._ledger.write(run=session.run, what="session", epoch=session.epoch, roster=names, data=self._data)
+
+    def sent(self, request: Request, response: Response, columns: int = 0, again: bool = False) -> None:
         """Write down what is about to leave, unless another process of this site has sent the run's last reply meanwhile."""
         shapes, dtypes, size = describe(response.arrays)
         if not shapes:
             return
-        columns = 0 if again else columns_of(response.arrays, self._n_features)
         try:
             with self._ledger.locked():
                 if again:
@@ -175,6 +207,12 @@ class Gate:
             raise PolicyError(
                 f"rule solvers: {plan.solver!r} is not allowed here; allowed are {', '.join(rules.solvers) or 'none'}"
             )
+        if rules.secure == "required" and not plan.secure:
+            raise PolicyError("rule secure = required: the sums of this run are not secured; run it with --secure (secure=True)")
+        if plan.secure and plan.min_apart and not 0 < rules.min_apart <= plan.min_apart:
+            raise PolicyError(
+                f"rule min_apart = {rules.min_apart}: the plan would go on without {plan.min_apart} site(s) and show their part"
+            )
         for kind in plan.kinds:
             self._check_kind(kind)
         unlisted = sorted(set(plan.functions) - set(rules.functions) - {rows_digest.name})  # which has a rule of its own
@@ -202,12 +240,22 @@ class Gate:
         detail = "; ".join(f"{what} {', '.join(some[:5])}" for what, some in differing.items() if some)
         raise PolicyError(f"rule features: this site's columns are not the plan's ({detail or 'the same in another order'})")
 
-    def _check_request(self, request: Request, function: LocalFunction) -> None:
-        rules, plan = self._policy, self._plan
-        if plan is None or request.run != self._run:
+    def _check_announced(self, run: str) -> Plan:
+        if self._plan is None or run != self._run:
             raise NotAnnouncedError("rule plan: this run was not announced here; announce its plan first")
         if self._withdrawn:
             raise PolicyError(self._withdrawn)
+        return self._plan
+
+    def _check_secured(self) -> None:
+        """Before a reply that is not masked: whether it may leave so."""
+        if self._policy.secure == "required":
+            raise PolicyError("rule secure = required: this site replies to secured sums only; no session was begun")
+        if self._plan is not None and self._plan.secure:
+            raise PolicyError("rule plan: sums of this run are secured, and no session was begun; begin one")
+
+    def _check_request(self, request: Request, function: LocalFunction) -> None:
+        rules, plan = self._policy, self._check_announced(request.run)
         if self._ledger.failures(request.run) >= rules.max_rounds:
             raise PolicyError(f"rule max_rounds = {rules.max_rounds}: as many requests of this run failed here")
         if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):

@@ -33,6 +33,10 @@ class Plan:
         Components asked for; None if a share of the variance, or all.
     features : tuple of str, int or None
         Names of the columns in order, or their number; None if it does not matter.
+    secure : bool
+        Whether sums are secured (``secure_sum.py``).
+    min_apart : int
+        Fewest sites that a secured run goes on without: what they have in common can then be computed.  0 if it stops instead.
     """
 
     solver: str
@@ -41,6 +45,8 @@ class Plan:
     max_rounds: int
     n_components: int | None = None
     features: tuple[str, ...] | int | None = None
+    secure: bool = False
+    min_apart: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -63,6 +69,8 @@ class Plan:
             and is_count(facts["max_rounds"])
             and (facts["n_components"] is None or is_count(facts["n_components"]))
             and (features is None or is_count(features) or are_texts(features))
+            and type(facts["secure"]) is bool
+            and is_count(facts["min_apart"])
         )
         if not good:
             raise PolicyError("rule plan: the announced plan holds values of wrong types; the versions may differ")

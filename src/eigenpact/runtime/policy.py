@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
 from ..errors import InputError, WireError
 from .fingerprint import DIGEST
@@ -21,6 +22,19 @@ MOST_BITS = 48
 
 ALWAYS = frozenset({"sum", "local"})
 """Collectives that need no rule of their own."""
+
+
+FURTHER: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
+    "secure": (str, '"allowed" or "required"', lambda value: value in ("allowed", "required")),
+    "min_participants": (int, "a whole number >= 3: of two, each knows the other's part", lambda value: value >= 3),
+    "min_apart": (int, "a whole number >= 0", lambda value: value >= 0),
+    "participants": (
+        dict[str, str],
+        "a table of sites with their public keys, 64 hexadecimal digits each",
+        lambda value: all(re.fullmatch(r"[0-9a-f]{64}", key) for key in value.values()),
+    ),
+}
+"""Rules of other forms: what they must be, in types and in words."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,15 @@ class Policy:
     allow_digest : bool
         Whether runs with a journal are allowed, which ask for a keyed digest of the rows (``fingerprint.py``).  The function
         that makes it need not be listed.
+    secure : "allowed" or "required"
+        Whether this site replies to sums only where they are secured, so that nobody sees its reply (``secure_sum.py``).
+    min_participants : int
+        Fewest sites of a secured sum; at least 3.
+    participants : mapping from site to public key
+        With whom this site takes part in secured sums, by the keys that they made (``eigenpact site key``); empty for the keys
+        of the federation's kits.
+    min_apart : int
+        Fewest sites by which rosters of secured runs over the same rows may differ; 0 if they must all be the same.
     """
 
     solvers: tuple[str, ...]
@@ -88,6 +111,10 @@ class Policy:
     exact_replies: bool = False
     reply_bits: int = 40
     secret_streams: bool = True
+    secure: Literal["allowed", "required"] = "allowed"
+    min_participants: int = 3
+    participants: Mapping[str, str] = field(default_factory=dict, hash=False)
+    min_apart: int = 0
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:
@@ -103,7 +130,11 @@ class Policy:
             good, wanted = {
                 "bool": (isinstance(value, bool), "true or false"),
                 "int": (fits(value, int) and value > 0, "a whole number > 0"),
-            }.get(str(known[name].type), (are_texts(value), "a list of texts"))
+                "tuple[str, ...]": (are_texts(value), "a list of texts"),
+            }.get(str(known[name].type), (True, ""))
+            if name in FURTHER:
+                form, wanted, check = FURTHER[name]
+                good = fits(value, form) and check(value)
             if name == "reply_bits" and good and value > MOST_BITS:
                 good, wanted = False, f"at most {MOST_BITS}, or exact_replies = true"
             if not good:

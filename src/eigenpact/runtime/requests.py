@@ -8,13 +8,16 @@ from ..errors import InputError, SiteError, WireError
 from .account import Account
 from .doubts import Doubts
 from .engine import Connection
-from .fingerprint import DIGEST
 from .ledger import COORDINATOR, Description, Names, describe
 from .local import Arrays, LocalFunction
+from .secure_sum import Form, check_encoded
 from .site import Request, Response
 
 SILENT_KINDS = frozenset({"local", "consider"})
 """Nothing comes back from these."""
+
+SECURED = "secured"
+"""Noted of masked replies."""
 
 SUM = "the sum of all"
 """Under this name stands what sites told together."""
@@ -56,6 +59,7 @@ class Requests:
         self.doubted: dict[str, str] = {}
         self.doubts = Doubts()
         self._run, self._own = run, own
+        self.masks = False  # whether sums are secured
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
         self._resending = False
 
@@ -74,12 +78,12 @@ class Requests:
         function: LocalFunction,
         targets: Sequence[str],
         receiver: str = COORDINATOR,
-        encoded: bool = False,
+        forms: Mapping[str, Form] | None = None,
     ) -> Iterator[Response]:
         """Checked responses in sorted site order; every one that arrived is in the ledger even if the round fails.
 
         A site that fails for a reason of its own is lost for good; if all do, the function is at fault and the run ends.
-        Of replies that are ``encoded`` for a sum only the shapes can be checked: see :meth:`check_sum`.
+        Of masked replies, written in ``forms``, only the shapes can be checked: see :meth:`check_sum`.
         """
         sizes = function.check_args(request.args, self.n_features)
         arrived: dict[Description, list[str]] = {}
@@ -96,7 +100,7 @@ class Requests:
                 self._accept(response, request, function)
                 if request.kind not in SILENT_KINDS:
                     arrived.setdefault(describe(response.arrays), []).append(response.site)
-                wrong = self._wrong(response, request, function, sizes, encoded)
+                wrong = self._wrong(response, request, function, sizes, forms)
                 if wrong:
                     lost[response.site] = self.doubted[response.site] = wrong
                     continue
@@ -126,12 +130,14 @@ class Requests:
         """Write messages of the current step into the ledger."""
         own = kind == "at" and self._own in (*senders, *receivers)
         note = "own" if own else "resent" if self._resending else "setup" if function.setup else ""
+        if self.masks and kind == "sum" and COORDINATOR in receivers:
+            note = f"{note}, {SECURED}" if note else SECURED
         self.account.enter(function, senders, receivers, description, note)
 
     def _accept(self, response: Response, request: Request, function: LocalFunction) -> None:
         if response.error:
             raise _failure(function, response.site, response.error)
-        if request.kind != DIGEST:
+        if request.step > 0:  # else it is beside the steps
             self._after[response.site] = request.step
 
     def check_sum(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> None:
@@ -143,19 +149,28 @@ class Requests:
                 "cannot be true: fit without some of them to find it"
             )
 
-    def _wrong(self, response: Response, request: Request, function: LocalFunction, sizes: dict[str, int], encoded: bool) -> str:
+    def _wrong(
+        self,
+        response: Response,
+        request: Request,
+        function: LocalFunction,
+        sizes: dict[str, int],
+        forms: Mapping[str, Form] | None,
+    ) -> str:
         """What cannot be true of a reply; at a site of this very process, where nobody lies, that is an error."""
         silent = request.kind in SILENT_KINDS
         try:
             if silent and response.arrays:
                 raise WireError(f"{len(response.arrays)} arrays; none are due")
-            if not silent:
+            if forms is not None:
+                check_encoded(function, forms, response.arrays, sizes)
+            elif not silent:
                 function.check_reply(response.arrays, sizes)
         except WireError as error:
             if response.site in self.connection.own_sites():
                 raise
             return f"its reply of {function.short_name}: {error}"
-        if encoded:
+        if forms is not None:
             return ""
         wrong = self.doubts.about(function, response.site, request.args, () if silent else response.arrays)
         if wrong and response.site in self.connection.own_sites():

@@ -15,13 +15,17 @@ from ..errors import EigenpactError, PolicyError, SiteError, StepError, WireErro
 from . import wire
 from .fingerprint import DIGEST, rows_digest
 from .fixed_point import ROUNDED, quantum, rounded
-from .gate import Gate
+from .gate import Gate, columns_of
+from .keys import KEYS, ROSTER, Session, Trust, as_reply, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
-from .summation import PlainSum, Summation
+from .secure_sum import GRAIN, Masked
 
 TOLD = "runtime: told at set-up"
 """Under this name a site keeps a digest of what it was told by the functions that agree once."""
+
+REMEMBERED = ("run", "epoch", "last", "digest", "kept", "secured")
+"""What a server tells the next process of its site, besides what has a form of its own."""
 
 MAXIMUM = "runtime: maximum"
 """Under this name a node keeps the largest value seen while a graph agrees on a maximum."""
@@ -93,7 +97,8 @@ class Request:
     """One step, the same for all sites it goes to.
 
     ``digest`` is set when steps may be repeated (journal, engines that can lose messages).  ``kind`` is the collective's, or
-    "consider" for a node's own value in a maximum over a graph, or "digest" for that of a site's rows, which is no step.
+    "consider" for a node's own value in a maximum over a graph, or, beside the steps, "digest" for that of a site's rows and
+    "session key" and "session roster" for what secured sums begin with.
     """
 
     run: str
@@ -128,6 +133,7 @@ class SiteServer:
     A request names the step the driver believes this site did last (``after``).  The server executes it only if that is true,
     repeats its cached reply for the same step and digest, and refuses anything else.  With a ``gate`` it refuses what the site's
     policy does not allow, before anything is computed or forgotten.  ``features`` are the names of the columns, if there are any.
+    ``trust`` tells who stands for the site where sums are secured, and whom it takes part with.
     """
 
     def __init__(
@@ -136,17 +142,16 @@ class SiteServer:
         X: Any,
         *,
         neighbours: tuple[str, ...] = (),
-        summation: Summation | None = None,
         gate: Gate | None = None,
         features: tuple[str, ...] = (),
         secret: bytes = b"",
+        trust: Trust | None = None,
     ) -> None:
         self.name = name
         self.n_features = int(X.shape[1])
         self._X = X
         self._features = features
         self._neighbours = neighbours
-        self._summation = summation or PlainSum()
         self._gate = gate
         self._secret = secret
         self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
@@ -155,6 +160,11 @@ class SiteServer:
         self._kept: dict[str, Any] = {}
         self._inbox: dict[str, Arrays] = {}
         self._response: Response | None = None
+        self._trust = trust or Trust()
+        self._session: Session | None = None
+        self._masked: Masked | None = None
+        self._columns = 0  # that the reply under way tells of
+        self._secured = False  # whether sums of this epoch are masked, or else refused
 
     def position(self, run: str, epoch: int) -> int:
         """The last step executed in this run and epoch; 0 if none."""
@@ -176,14 +186,21 @@ class SiteServer:
     def remember(self) -> bytes:
         """All that the next request needs, for engines that answer it in another process; see :meth:`recall`."""
         response = None if self._response is None else self._response.arrays
-        facts: dict[str, Any] = {key: getattr(self, f"_{key}") for key in ("run", "epoch", "last", "digest", "kept")}
+        facts: dict[str, Any] = {key: getattr(self, f"_{key}") for key in REMEMBERED}
+        facts["session"] = None if self._session is None else self._session.remember()
+        facts["masked"] = None if self._masked is None else self._masked.remember()
         return pack_memory(facts | {"response": response, "gate": None if self._gate is None else self._gate.remember()})
 
     def recall(self, data: bytes) -> None:
         """Go on where another process of this site stopped."""
         facts = unpack_memory(data)
-        for key in ("run", "epoch", "last", "digest", "kept"):
+        for key in REMEMBERED:
             setattr(self, f"_{key}", facts[key])
+        if facts["session"] is not None:
+            self._session = Session.recall(self.name, self._trust, facts["session"])
+            self._masked = Masked(self._session) if facts["masked"] is not None else None
+            if self._masked is not None:
+                self._masked.recall(facts["masked"])
         self._response = None if facts["response"] is None else Response(self.name, facts["response"])
         if self._gate is not None and facts["gate"] is not None:
             self._gate.recall(facts["gate"])
@@ -192,6 +209,8 @@ class SiteServer:
         """Run one step, or repeat its reply, or refuse."""
         if request.kind == DIGEST:
             return self._answer_aside(request)
+        if request.kind in (KEYS, ROSTER):
+            return self._answer_session(request)
         here = (request.run, request.epoch) == (self._run, self._epoch)
         if here and request.step == self._last and self._response is not None:
             if request.digest != self._digest:
@@ -206,15 +225,72 @@ class SiteServer:
                 f"site {self.name!r} executed step {self._last} of epoch {self._epoch} last; refused step {request.step} of "
                 f"epoch {request.epoch} after step {after}"
             )
-        function = find_local(request.function)
-        sizes = self._check(function, request.args)  # before anything is forgotten
-        if self._gate is not None:
-            self._gate.check(request, function, known=() if begins else self._kept)
-        if begins:
-            self._begin(request.run, request.epoch)
-        response = self._answer_gated(request, function, sizes)
+        try:
+            response = self._take_step(request, begins)
+        except Exception:
+            if not begins:
+                self._end_session()  # else a refusal tells something, and the next one more
+            raise
         self._last, self._digest, self._response = request.step, request.digest, response
         return response
+
+    def _take_step(self, request: Request, begins: bool) -> Response:
+        """Check a step, and run it."""
+        function = find_local(request.function)
+        sizes = self._check(function, request.args)  # before anything is forgotten
+        if self._secured and not begins and self._masked is None and request.kind != "local":
+            raise PolicyError("rule secure: the session of this epoch has ended here, or not begun; begin another")
+        if self._gate is not None:
+            secured = self._masked is not None and not begins
+            self._gate.check(request, function, known=() if begins else self._kept, secured=secured)
+        if begins:
+            self._begin(request.run, request.epoch)
+        if self._masked is not None:
+            self._masked.note(request.kind, function, request.step, request.args)
+        return self._answer_gated(request, function, sizes)
+
+    def _end_session(self) -> None:
+        """Forget what this site shares with others."""
+        self._session = self._masked = None
+
+    def _answer_session(self, request: Request) -> Response:
+        """One of the two requests that secured sums begin with: a first one begins the epoch anew."""
+        function = find_local(request.function)
+        if function is not {KEYS: session_key, ROSTER: session_roster}[request.kind]:
+            raise WireError(f"{request.function!r} is not what a session begins with")
+        self._check(function, request.args)
+        if request.run == self._run and request.epoch < self._epoch:
+            raise StepError(f"site {self.name!r} is in epoch {self._epoch}; refused a session of epoch {request.epoch}")
+        if self._gate is not None:
+            self._gate.check_session(request)
+        told = request.args[0].tobytes()
+        if request.kind == KEYS:
+            self._begin(request.run, request.epoch)
+            self._secured = True
+            self._session = Session(self.name, self._trust, request.run, request.epoch, told)
+            response = Response(self.name, as_reply(self._session.member))
+        else:
+            response = Response(self.name, (np.frombuffer(self._joined(request, told), dtype=np.uint8),))
+        if self._gate is not None:
+            self._gate.sent(request, response)
+        return response
+
+    def _joined(self, request: Request, roster: bytes) -> bytes:
+        """Take part in a session, or forget it; the digest of its roster."""
+        session = self._session
+        try:
+            if session is None or session.ready or (session.run, session.epoch) != (request.run, request.epoch):
+                raise PolicyError("rule roster: no session was begun here, or it has its roster already; begin another")
+            digest = session.join(roster)
+            if self._gate is not None:
+                self._gate.check_roster(session)
+        except EigenpactError as error:
+            self._end_session()
+            if self._gate is not None and isinstance(error, PolicyError):
+                self._gate.refused(request.run, str(error), request.function)
+            raise
+        self._masked = Masked(session)
+        return digest
 
     def _answer_aside(self, request: Request) -> Response:
         """The digest of the rows, beside the steps: position and kept state stay as they are."""
@@ -237,7 +313,7 @@ class SiteServer:
             raise
         if self._gate is not None:
             try:
-                self._gate.sent(request, response)
+                self._gate.sent(request, response, self._columns)
             except EigenpactError:
                 self._kept, self._inbox = kept, inbox
                 raise
@@ -247,6 +323,8 @@ class SiteServer:
         """A new run or epoch: forget everything kept."""
         self._run, self._epoch, self._last, self._digest = run, epoch, 0, ""
         self._kept, self._inbox, self._response = {}, {}, None
+        self._secured = False
+        self._end_session()
 
     def _check(self, function: LocalFunction, args: Arrays) -> dict[str, int]:
         try:
@@ -256,7 +334,8 @@ class SiteServer:
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
-        known = self._neighbours, self._features, self._grain, self._min_rows, self._secret, self._secret_streams
+        grain = max(self._grain, GRAIN) if self._masked is not None else self._grain
+        known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
         site = Site(self.name, self._X, kept, inbox, *known)
         try:
             value = function(site, *request.args)
@@ -312,6 +391,7 @@ class SiteServer:
             return Response(self.name)
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
-        if request.kind == "sum":
-            arrays = self._summation.encode(function, self.name, request.step, arrays)
+        self._columns = columns_of(arrays, self.n_features)
+        if self._masked is not None:  # then it is a sum
+            arrays = self._masked.encode(function, arrays)
         return Response(self.name, arrays)

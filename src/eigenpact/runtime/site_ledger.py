@@ -21,14 +21,14 @@ MOST_TOLD = 500
 """Characters of a reason that are written down and told; it may hold names that a coordinator chose."""
 
 
-COUNTED = frozenset({"sent", "sent again", "failed"})
+COUNTED = frozenset({"sent", "sent again", "failed", "session"})
 """Rows that are counted for each run."""
 
 MOST_REFUSALS = 1000
 """Refusals that are written down within 24 hours: who is refused without end must not fill the site's disk."""
 
 ROW: dict[str, Any] = {"time": str, "what": str}
-FURTHER: dict[str, Any] = {"run": str, "data": str, "plan": str, "columns": int, "epoch": int, "sent": int}
+FURTHER: dict[str, Any] = {"run": str, "data": str, "plan": str, "columns": int, "epoch": int, "sent": int, "roster": list[str]}
 """What every row has, and what some have that is counted."""
 
 
@@ -127,6 +127,14 @@ class SiteLedger:
         """Columns that left about a version of the rows."""
         return self._columns.get(data, 0)
 
+    def sessions(self, run: str) -> int:
+        """How often keys for secured sums were agreed on in a run."""
+        return self._rows["session", run]
+
+    def rosters(self, data: str) -> Collection[tuple[str, ...]]:
+        """The sites of secured sums about a version of the rows."""
+        return self._rosters.get(data, ())
+
     def begins(self, run: str, epoch: int) -> bool:
         """Whether nothing of this epoch left so far."""
         return epoch not in self._epochs.get(run, ())
@@ -139,6 +147,7 @@ class SiteLedger:
         self._runs: dict[str, int] = {}
         self._columns: dict[str, int] = {}
         self._epochs: dict[str, set[int]] = {}
+        self._rosters: dict[str, set[tuple[str, ...]]] = {}
         self._plans: dict[str, set[tuple[str, str]]] = {}
         self._rows: Counter[tuple[str, str]] = Counter()  # what, run
         self._admissions, self._refusals = Lately(), Lately()
@@ -175,6 +184,8 @@ class SiteLedger:
         elif what == "sent":
             self._columns[data] = self._columns.get(data, 0) + int(row.get("columns", 0))
             self._epochs.setdefault(run, set()).add(int(row.get("epoch", 0)))
+        elif what == "session":
+            self._rosters.setdefault(data, set()).add(tuple(row["roster"]))
         if what in COUNTED:
             self._rows[what, run] += 1
 

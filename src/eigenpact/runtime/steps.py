@@ -29,7 +29,9 @@ from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, as_arrays, frozen
 from .plan import Plan
 from .records import check_records, check_result
-from .requests import Perform, Requests, RosterChanged
+from .requests import Perform, RosterChanged
+from .secure_sum import Secured
+from .sessions import Sessions
 from .site import Request
 
 ROUND_KINDS = frozenset({"sum", "gather", "max", "at", "chain", "exchange"})
@@ -43,7 +45,7 @@ MAX_RETURNS = 3
 """A site that was dropped may come back this many times in a run; one that is always too slow must not restart it forever."""
 
 
-class Steps(Requests):
+class Steps(Sessions):
     """Carries out steps over a connection, with an account and perhaps a journal."""
 
     def __init__(
@@ -55,13 +57,14 @@ class Steps(Requests):
         coordinated: bool,
         min_sites: int,
         plan: Plan | None = None,
+        secure: Secured | None = None,
     ) -> None:
         run = journal.run if journal else os.urandom(8).hex()
         absent = connection.announce(run, _with_digest(plan) if journal else plan) if plan is not None else {}
         resumes = journal is not None and journal.peek() is not None
         if absent and len(connection.sites()) < max(1, min_sites) and not resumes:
             raise _cannot_begin(absent, min_sites)
-        super().__init__(connection, run, own)
+        super().__init__(connection, run, own, secure)
         if len(self.roster) < min_sites and not resumes:
             raise TooFewSitesError(
                 f"{len(self.roster)} site(s) answer ({', '.join(self.roster)}), min_sites is {min_sites}; "
@@ -120,6 +123,8 @@ class Steps(Requests):
         self.account.step, self._setup_entries, self._can_cut = 0, [], True
         self.doubts = Doubts()
         self._after = dict(self.connection.positions(self._run, self.account.epoch))
+        if self.masks:
+            self.forget_session()
         self._over = journal is not None and journal.upcoming("roster") is not None
         if journal and not self._over:  # else the answer is not made of these sites' rows
             self._check_rows(journal)
@@ -134,6 +139,7 @@ class Steps(Requests):
         if not self._coordinated:
             raise SiteError(f"lost {lost}: a graph program needs every node; bring it back, or fit on the others")
         self._losses.update({name: 1 + MAX_RETURNS * (name in change.for_good) for name in change.lost})
+        self.go_on_or_stop(change.lost, lost)
         for name in {*change.lost, *change.joined}:  # whoever comes back has begun anew, perhaps with other rows
             self._digests.pop(name, None)
             self._checked.discard(name)
@@ -156,7 +162,9 @@ class Steps(Requests):
             self._journal.append(self._roster_entry(change))
 
     def check_returned(self) -> None:
-        """Between two rounds: take back sites that are heard of again."""
+        """Between two rounds: take back sites that are heard of again; where sums are secured that would show their part."""
+        if self.masks:
+            return
         upcoming = self._journal.peek() if self._journal else None
         if upcoming is not None:
             here = upcoming.facts["kind"] == "roster" and upcoming.facts["reported"] == len(self.account.history)
@@ -213,9 +221,11 @@ class Steps(Requests):
         if replayed is not None:
             self._catch_up(request, replayed, function, targets, perform)
             return replayed.arrays
+        self.begin_session()
         if self._coordinated:
             self.enter(function, (sender,), targets, describe(args), kind=call.kind)
         arrays = frozen(as_arrays(perform(request)))
+        self.note_told(function, args)
         self._write(request, function, arrays)
         return arrays
 
@@ -325,13 +335,17 @@ class Steps(Requests):
         behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
         if self._over or not behind or not (function.setup or function.keeps):
             return
+        if self.masks and behind != targets:  # the others' masks would not cancel; the run stops where the replay ends
+            return
         self._resending = True
         try:
+            self.begin_session()
             self.enter(function, (COORDINATOR,), behind, describe(request.args), kind=request.kind)
             if behind != targets:
                 self.all_from(function, behind)(request)
             elif not _same(perform(request), entry.arrays) and function.setup:
                 raise JournalError(f"{self._journal.path}: the sites' data changed since the journal was written; start afresh")
+            self.note_told(function, request.args)
         except RosterChanged as change:  # first replay all that was reached with these sites
             self._missing |= change.lost
         finally:

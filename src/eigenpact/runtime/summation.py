@@ -1,48 +1,31 @@
-"""How replies become a sum.  The algorithm never knows which summation runs.
-
-A summation encodes at the site and combines at the coordinator, one reply after the other in sorted site-name order, so that
-named sites give the same bits on every engine.  Plain float64 is one; exact secure integers will be another.
+"""Plain sums of replies: one addition after the other in sorted site-name order, so that named sites give the same bits on every
+engine.  Secured ones are in ``secure_sum.py``; the algorithm never knows which of them runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from .local import Arrays, LocalFunction
+from .local import Arrays
 
 
-class Summation(Protocol):
-    """Encode at a site, combine at the coordinator."""
+def plain_sum(replies: Iterable[Arrays]) -> Arrays:
+    """((a + b) + c) + ..., in 64 bits and in the order given; consumes the replies one by one.
 
-    def encode(self, function: LocalFunction, site: str, step: int, arrays: Arrays) -> Arrays:
-        """What the site sends instead of its arrays."""
-        ...
-
-    def combine(self, function: LocalFunction, step: int, replies: Iterable[Arrays]) -> Arrays:
-        """The sum, from the encoded replies in sorted site-name order; consumes them one by one."""
-        ...
-
-
-class PlainSum:
-    """Double precision, one addition after the other."""
-
-    def encode(self, function: LocalFunction, site: str, step: int, arrays: Arrays) -> Arrays:  # noqa: ARG002
-        """The arrays themselves."""
-        return arrays
-
-    def combine(self, function: LocalFunction, step: int, replies: Iterable[Arrays]) -> Arrays:  # noqa: ARG002
-        """((a + b) + c) + ..., in the order given."""
-        totals: list[np.ndarray[Any, Any]] | None = None
-        for arrays in replies:
-            if totals is None:
-                totals = [np.array(a, dtype=np.result_type(a.dtype, np.int64), order="C") for a in arrays]
-            else:
-                for i, (total, a) in enumerate(zip(totals, arrays, strict=True)):
-                    if np.can_cast(a.dtype, total.dtype):
-                        total += a
-                    else:  # whole numbers from the first sites, fractions from a later one
-                        totals[i] = np.asarray(total + a)
-        return tuple(totals or ())
+    >>> [int(total) for total in plain_sum([(np.uint8(255), np.int64(1)), (np.uint8(255), np.int64(2))])]
+    [510, 3]
+    """
+    totals: list[np.ndarray[Any, Any]] | None = None
+    for arrays in replies:
+        if totals is None:
+            totals = [np.array(a, dtype=np.result_type(a.dtype, np.int64), order="C") for a in arrays]
+            continue
+        for i, (total, a) in enumerate(zip(totals, arrays, strict=True)):
+            if np.can_cast(a.dtype, total.dtype):
+                total += a
+            else:  # whole numbers from the first sites, fractions from a later one
+                totals[i] = np.asarray(total + a)
+    return tuple(totals or ())

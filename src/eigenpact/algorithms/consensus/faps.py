@@ -180,8 +180,8 @@ class FAPS:
     Parameters
     ----------
     start : "one-shot", "random" or None
-        None takes "one-shot", with ``literal`` "random".  The one-shot start costs one round and reveals every site's leading
-        directions to the coordinator.
+        None takes "one-shot", with ``literal``, or where sums are secured, "random".  The one-shot start costs one round and
+        reveals every site's leading directions to the coordinator.
     literal : bool
         The paper's text instead of the robust rule; it needs many more rounds or stalls.
     inner : "subspace", "lanczos" or "exact"

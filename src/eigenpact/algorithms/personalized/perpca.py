@@ -115,24 +115,31 @@ class PerPCA:
     retraction : "polar" or "qr"
     step : float, optional
         Step size eta; None takes 1 / max_i lambda_1(S_i).
-    start : "distpca", "covariance" or "random"
-        "covariance" is the paper's.  Merged starts cost one round and reveal every site's leading directions.
+    start : "distpca", "covariance", "random" or None
+        "covariance" is the paper's.  Merged starts cost one round and reveal every site's leading directions.  None takes
+        "distpca", or "random" where sums are secured.
     """
 
     choice: Literal[1, 2] = 1
     retraction: Retraction = "polar"
     step: float | None = None
-    start: Start = "distpca"
+    start: Start | None = None
 
     name = "perpca"
     default_tol = 5e-5
 
     def __post_init__(self) -> None:
-        check_choice("start", self.start, Start)
+        if self.start is not None:
+            check_choice("start", self.start, Start)
         check("choice", self.choice, self.choice in (1, 2) and not isinstance(self.choice, bool), "1 or 2")
         check_choice("retraction", self.retraction, Retraction)
         if self.step is not None:
             check_positive("step", self.step, ", or None for 1 / max_i lambda_1(S_i)")
+
+    @property
+    def chosen_start(self) -> Start:
+        """What ``start`` stands for; where sums are secured, "random" takes its place before."""
+        return self.start or "distpca"
 
     async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb with steps of constant size."""
@@ -141,7 +148,7 @@ class PerPCA:
         if eta is None:
             largest = float(await Max(largest_variance))
             eta = 1.0 / largest if largest > 0 else 1.0
-        U_next, rounds = await first_global(setup, self.start, start)  # line 1
+        U_next, rounds = await first_global(setup, self.chosen_start, start)  # line 1
         options = np.float64(eta), np.int64(self.choice), np.bool_(self.retraction == "qr")
         retract = q_factor if self.retraction == "qr" else polar_factor
         least, idle = np.inf, 0

@@ -106,22 +106,29 @@ class VarPro:
 
     Parameters
     ----------
-    start : "distpca", "covariance" or "random"
-        Merged starts cost one round and reveal every site's leading r1 + r2 directions to the coordinator.
+    start : "distpca", "covariance", "random" or None
+        Merged starts cost one round and reveal every site's leading r1 + r2 directions to the coordinator.  None takes
+        "distpca", or "random" where sums are secured.
     """
 
-    start: Start = "distpca"
+    start: Start | None = None
 
     name = "varpro"
     default_tol = 5e-6
 
     def __post_init__(self) -> None:
-        check_choice("start", self.start, Start)
+        if self.start is not None:
+            check_choice("start", self.start, Start)
+
+    @property
+    def chosen_start(self) -> Start:
+        """What ``start`` stands for; where sums are secured, "random" takes its place before."""
+        return self.start or "distpca"
 
     async def fit(self, setup: PersonalSetup, start: Array | None = None, state: State | None = None) -> Solution:  # noqa: ARG002
         """Climb until the gradient is small, or until the error on rows held out no longer falls."""
         tol = setup.stopping_tol(self.default_tol)
-        U, rounds = await first_global(setup, self.start, start)  # line 1
+        U, rounds = await first_global(setup, self.chosen_start, start)  # line 1
         here = best = await _evaluate(setup, U)
         secants, rounds, idle, settled = Secants(), rounds + 1, 0, True
         await _tell(setup, here, here)

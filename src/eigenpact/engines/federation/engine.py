@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from ...errors import InputError, ProgramError, TooFewSitesError
-from ...runtime import Costs, Graph, Identity, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites, Summation
+from ...errors import InputError, TooFewSitesError
+from ...runtime import Costs, Graph, Identity, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites
 from ..extras import check_limits, refuse_graph
 from .kits import PartyKit
 from .relay import STILL, RelayPost
@@ -63,10 +63,10 @@ class FederationEngine(ABC):
             limits = self.min_sites, self.round_timeout
             yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, self.owned.identity())
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Start a job at the sites, run the driver's here, and end both."""
         with self.open() as connected:
-            return connected.execute(sites, job, graph=graph, summation=summation)
+            return connected.execute(sites, job, graph=graph)
 
     @abstractmethod
     def _job(self) -> AbstractContextManager[tuple[Pipe, tuple[str, ...]]]:
@@ -127,11 +127,9 @@ class OpenFederation:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:  # scikit-learn clones by copying; a connection is shared
         return self
 
-    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None, summation: Summation | None = None) -> Outcome:
+    def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Run the job here, with the sites as they are."""
         refuse_graph(self.engine, graph)
-        if summation is not None:
-            raise ProgramError("sites between institutions encode sums by their own policy; leave summation out")
         if sites:
             raise InputError(f"with engine {self.engine!r} the rows lie at the sites; call fit() without data")
         options: dict[str, Any] = {"round_timeout": self.round_timeout, "announces": True, "features": self.features}
