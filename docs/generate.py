@@ -35,8 +35,8 @@ FINGERPRINT = Part(
 SESSION = Part(
     "Before the first step (only with secured sums)",
     {Gather: (session_key, session_roster)},
-    "Bytes (uint8). Two rounds of set-up in every epoch. Replies to sums are then words of 64 bits under masks: one for each number "
-    "that was counted or whose bound is a share of the trace, twelve for each other number.",
+    "Bytes (uint8). Two rounds of set-up in every epoch. Replies to sums are then words of 64 bits under masks: one for each "
+    "number that was counted or whose bound is a share of the trace, twelve for each other number.",
 )
 
 
