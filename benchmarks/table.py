@@ -68,7 +68,7 @@ def timed(what: str, bar: float, seconds: float) -> Row:
 
 
 PASSED = "EIGENPACT_TESTS_PASSED"
-"""Set by ``.ci/run`` once ``make test`` and ``make test-faults`` have passed on this very commit: their tests need not run twice."""
+"""Set by ``.ci/run`` once ``make test`` and ``make test-faults`` have passed: their tests need not run twice."""
 
 
 def run_pytest(*arguments: str) -> tuple[bool, str]:
