@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
+    from .report.auditing import audit
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "GraphPCA",
     "PersonalizedPCA",
     "RobustPCA",
+    "audit",
     "datasets",
     "engines",
     "errors",
@@ -41,6 +43,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(f"{__name__}.{name}")
     elif name == "metrics":
         found = import_module(f"{__name__}.numerics.metrics")
+    elif name == "audit":
+        found = import_module(f"{__name__}.report.auditing").audit
     else:
         found = getattr(import_module(f"{__name__}.estimators"), name)
     globals()[name] = found
