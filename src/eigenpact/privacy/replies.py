@@ -193,8 +193,9 @@ def _faps(recorded: Recorded, site: str, *, fitted: bool) -> Iterator[Finding]:
 
 
 def _fit(recorded: Recorded, site: str, heard: list[Overheard]) -> Finding:
-    """Fit FAPS' own messages, helped by a one-shot start and the first confirming products, which together leave something open."""
-    d, told = recorded.n_features, []
+    """Fit FAPS' own messages, helped by a one-shot start and the first confirming products as long as these leave something."""
+    d = recorded.n_features
+    told: list[tuple[int, Array, Array]] = []
     for part in recorded.products(site)[:2]:
         if np.linalg.matrix_rank(np.hstack([B for _, B, _ in (*told, part)])) < d:
             told.append(part)

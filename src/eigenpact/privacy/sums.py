@@ -113,7 +113,7 @@ def rare_rows(n: int, sums: Array, moments: Array, features: Sequence[int], larg
     moments : (d, f) array
         Columns of X^T X for ``features``.
     """
-    whole, counted = np.rint(moments), np.rint(sums)
+    whole, counted = np.rint(moments) + 0.0, np.rint(sums) + 0.0  # no zero is negative: rows are compared by their bytes
     if np.abs(whole - moments).max(initial=0.0) > 0.1 or np.abs(counted - sums).max(initial=0.0) > 0.1:
         raise InputError("sums of products are no whole numbers; rows in columns are looked for among counts only")
     columns: dict[int, Array] = {}
@@ -145,7 +145,7 @@ def _single_carriers(columns: dict[int, Array], found: dict[int, Array], largest
             carried = largest - row[f] if turned else row[f]
             left, own, squares = left - carried * row, own - carried, squares - carried**2
         if 0 < own <= largest and own**2 == squares:
-            row = left / own
+            row = left / own + 0.0
             if ((row >= 0) & (row <= largest) & (row == np.rint(row))).all():
                 fresh[f] = row
     return fresh
