@@ -16,7 +16,7 @@ import numpy as np
 from ..numerics.linalg import Array, unpack_triangle
 from ..runtime import COORDINATOR, Ledger
 from .eavesdropping import Overheard
-from .findings import EXACT, NOT_BY_THIS, NOT_TRIED, Finding, measured, relative_error
+from .findings import COMPUTED, EXACT, NOT_BY_THIS, NOT_TRIED, Finding, measured, relative_error
 from .fitting import fit_scatter
 from .recovery import first_message, minimum_norm, symmetric
 
@@ -52,6 +52,8 @@ class Recorded:
         The scatter C_i of every site, centred and scaled as the solver sees it.
     secured : bool
         Take all replies as masked, whatever the ledger says.
+    means : dict of site to (d,) array
+        The true mean of every site's rows, where it is to be compared.
     """
 
     heard: Sequence[Overheard]
@@ -59,6 +61,7 @@ class Recorded:
     n_features: int
     truth: Mapping[str, Array] = field(default_factory=dict)
     secured: bool = False
+    means: Mapping[str, Array] = field(default_factory=dict)
 
     @cached_property
     def rounds(self) -> dict[tuple[int, int], int]:
@@ -122,9 +125,12 @@ def attack_replies(recorded: Recorded, fit_sites: int = 1) -> Iterator[Finding]:
 def _set_up(recorded: Recorded, site: str) -> Finding:
     about: dict[str, Any] = {"site": site, "attack": "set-up", "wanted": "row count and mean"}
     if recorded.single(site, "count_and_sum"):
-        *_, n, _sums = recorded.single(site, "count_and_sum")[-1].arrays
-        sentence = f"The set-up told the site's number of rows, {int(n)}, and the sums of its columns, and so its mean, exactly."
-        return Finding(**about, **measured(0.0, None), sentence=sentence)
+        *_, n, sums = recorded.single(site, "count_and_sum")[-1].arrays
+        sentence = f"The set-up told the site's number of rows, {int(n)}, and the sums of its columns, and so its mean"
+        if site not in recorded.means:
+            return Finding(**about, verdict=COMPUTED, sentence=f"{sentence}.")
+        error = relative_error(sums / int(n), recorded.means[site])
+        return Finding(**about, **measured(error, None), sentence=f"{sentence}, to {error:.0e}.")
     return Finding(**about, verdict=NOT_BY_THIS, sentence=_aggregate("the set-up"))
 
 

@@ -71,7 +71,8 @@ def audit(
     run = simulate(estimator, held)
     if run.n_features > MOST_FEATURES:
         raise InputError(f"{run.n_features} features are more than the {MOST_FEATURES} that are attacked; take some of them")
-    recorded = Recorded(run.heard, run.ledger, run.n_features, true_scatters(estimator, held), secured)
+    means = {name: np.asarray(rows.mean(axis=0), dtype=np.float64).ravel() for name, rows in held.items()}
+    recorded = Recorded(run.heard, run.ledger, run.n_features, true_scatters(estimator, held), secured, means)
     masked = secured or all_secured(run.ledger)
     findings = list(attack_replies(recorded, fit_sites))
     if sums:
