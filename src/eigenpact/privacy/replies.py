@@ -35,7 +35,10 @@ MOST_UNKNOWNS, FIT_ROUNDS, FIT_STARTS = 900, 16, 3
 POINTS = 12
 """Rounds at which a curve of errors is measured."""
 
-BLIND = "guessing the pooled scatter, scaled to the site's trace"
+Attack = Callable[[Array, Array], Array]
+"""From blocks and products (both d x m) to a guess of C_i (d x d)."""
+
+BLIND = "guessing the pooled scatter, scaled to the site's trace,"
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,28 +139,29 @@ def _set_up(recorded: Recorded, site: str) -> Finding:
 
 def _linear(recorded: Recorded, site: str) -> Iterator[Finding]:
     """Minimum-norm and symmetric recovery from all products, round by round."""
+    yield from_products(recorded, site, "products, minimum norm", minimum_norm)
+    yield from_products(recorded, site)
+
+
+def from_products(recorded: Recorded, site: str, name: str = "products, symmetric", attack: Attack = symmetric) -> Finding:
+    """C_i from all products that a site's single replies are, after more and more rounds."""
     told, C = recorded.products(site), recorded.truth[site]
-    for name, attack in (("products, minimum norm", minimum_norm), ("products, symmetric", symmetric)):
-        about: dict[str, Any] = {"site": site, "attack": name, "wanted": "C_i"}
-        if not told:
-            yield Finding(**about, verdict=NOT_BY_THIS, baseline=recorded.baseline(site), sentence=_no_products(recorded, site))
-            continue
-        rounds = list(dict.fromkeys(r for r, _, _ in told))
-        errors = _errors_by_round(told, rounds, attack, C)
-        curve = sorted(errors.items())
-        enough = next((r for r, e in curve if e <= EXACT), None)
-        last = rounds[-1] if enough is None else enough
-        error = errors[last]
-        columns = int(np.linalg.matrix_rank(np.hstack([B for _, B, _ in told])))
-        words = f"From its replies C_i was computed to {error:.0e} after round {last}"
-        words += f", with {columns} of {recorded.n_features} directions in all; {BLIND} errs by {recorded.baseline(site):.2g}."
-        result = measured(error, recorded.baseline(site), part=True)
-        yield Finding(**about, **result, rounds=last, curve=tuple(curve), sentence=words)
+    about: dict[str, Any] = {"site": site, "attack": name, "wanted": "C_i"}
+    if not told:
+        return Finding(**about, verdict=NOT_BY_THIS, baseline=recorded.baseline(site), sentence=_no_products(recorded, site))
+    rounds = list(dict.fromkeys(r for r, _, _ in told))
+    errors = _errors_by_round(told, rounds, attack, C)
+    curve = sorted(errors.items())
+    enough = next((r for r, e in curve if e <= EXACT), None)
+    last = rounds[-1] if enough is None else enough
+    columns = int(np.linalg.matrix_rank(np.hstack([B for _, B, _ in told])))
+    words = f"From its replies C_i was computed to {errors[last]:.0e} after round {last}"
+    words += f", with {columns} of {recorded.n_features} directions in all; {BLIND} errs by {recorded.baseline(site):.2g}."
+    result = measured(errors[last], recorded.baseline(site), part=True)
+    return Finding(**about, **result, rounds=last, curve=tuple(curve), sentence=words)
 
 
-def _errors_by_round(
-    told: list[tuple[int, Array, Array]], rounds: list[int], attack: Callable[[Array, Array], Array], C: Array
-) -> dict[int, float]:
+def _errors_by_round(told: list[tuple[int, Array, Array]], rounds: list[int], attack: Attack, C: Array) -> dict[int, float]:
     """Errors of an attack after some of the rounds, among them the first one that is enough."""
 
     def error(place: int) -> float:
@@ -223,11 +227,10 @@ def _fit(recorded: Recorded, site: str, heard: list[Overheard]) -> Finding:
     steps = int(heard[0].args[2])
     fit = fit_scatter(bases, sent, captured, blocks, products, steps=steps, starts=FIT_STARTS)
     error = relative_error(fit.scatter, recorded.truth[site])
-    sentence = (
-        f"A simulated site, fitted to {len(rounds)} rounds, gave C_i to {error:.0e} ({seen} of {d} directions from products)."
-    )
+    sentence = f"A simulated site, fitted to the first {len(rounds)} rounds, gave C_i to {error:.0e} ({seen} of {d} directions from products)."
     result = measured(error, recorded.baseline(site), part=seen > 0)
-    return Finding(site, "FAPS, simulated site", "C_i", **result, rounds=len(rounds), sentence=sentence)
+    used = [recorded.rounds.get((rounds[-1].epoch, rounds[-1].step), len(rounds)), *(r for r, _, _ in told)]
+    return Finding(site, "FAPS, simulated site", "C_i", **result, rounds=max(used), sentence=sentence)
 
 
 def _unknown(recorded: Recorded, site: str) -> Iterator[Finding]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from ..privacy.findings import EXACT, Audit, Finding
 from .styles import COLOURS, MARKERS
 
 LOWEST = 1e-17
 """Errors of zero are drawn here, on a logarithmic axis."""
+
+MANY_ROUNDS = 20
+"""From here on the axis of rounds is logarithmic."""
 
 MOST_SITES = 8
 """More in one picture are not told apart."""
@@ -52,7 +55,13 @@ def _lines(ax: Axes, findings: list[Finding]) -> None:
         ax.plot([], [], color="0.35", linestyle=":", label=label)
     ax.axhline(EXACT, color="0.35", linestyle="--", linewidth=1.0, label=f"called computed: {EXACT:g}")
     ax.set_xlabel("round")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    if max((r for one in findings for r, _ in one.curve), default=1) > MANY_ROUNDS:  # most happens in the first ones
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
     ax.spines[["top", "right"]].set_visible(False)
 
