@@ -29,7 +29,7 @@ def test_made_up_rows_are_attacked(run, snapshot):
     assert found["site0", "products, symmetric"]["error"] <= 1e-8
     assert found["site2", "lost site"]["error"] <= 1e-8
     assert found["site2", "one row more"]["error"] <= 1e-10
-    assert "site0, products, symmetric: From its replies C_i was computed" in joined(result.stdout)
+    assert "site0, products, symmetric: From all its replies C_i was computed" in joined(result.stdout)
     for one in told["findings"]:
         assert one["sentence"] in joined(result.stdout).replace("  ", " ") or one["sentence"].replace("  ", " ") in joined(
             result.stdout

@@ -211,7 +211,7 @@ def test_it_says_what_single_replies_tell(run):
     told = {one["name"]: one["single_replies"] for one in json.loads(Path("numbers.json").read_text())["runs"]}
     error, _, after = told["gram"].partition(" ")
     assert float(error) <= 1e-12
-    assert after == "after 1 round"
+    assert after == "in the end, 1e-06 after 1 round"
     assert all(words in out for words in told.values())
 
 

@@ -50,7 +50,8 @@ class Finding:
     baseline : float, optional
         Relative error of a guess that needs no reply of the site: see the sentence.
     rounds : int, optional
-        Rounds after which the attack came within ``EXACT``; else all that it used.
+        The round by which the attack came within ``EXACT``, or the last one of which it used messages; the error is that of all
+        messages used.
     curve : tuple of (round, error)
     """
 

@@ -153,12 +153,22 @@ def from_products(recorded: Recorded, site: str, name: str = "products, symmetri
     errors = _errors_by_round(told, rounds, attack, C)
     curve = sorted(errors.items())
     enough = next((r for r, e in curve if e <= EXACT), None)
-    last = rounds[-1] if enough is None else enough
+    error = errors[rounds[-1]]
     columns = int(np.linalg.matrix_rank(np.hstack([B for _, B, _ in told])))
-    words = f"From its replies C_i was computed to {errors[last]:.0e} after round {last}"
-    words += f", with {columns} of {recorded.n_features} directions in all; {BLIND} errs by {recorded.baseline(site):.2g}."
-    result = measured(errors[last], recorded.baseline(site), part=True)
-    return Finding(**about, **result, rounds=last, curve=tuple(curve), sentence=words)
+    words = f"From all its replies C_i was computed to {error:.0e}"
+    words += f", and to {EXACT:g} or better by round {enough}" if enough is not None else ""
+    words += f", with {columns} of {recorded.n_features} directions; {BLIND} errs by {recorded.baseline(site):.2g}."
+    result = measured(min(error, errors[enough]) if enough is not None else error, recorded.baseline(site), part=True)
+    result |= {"error": error, "energy": max(0.0, 1 - error**2)}
+    return Finding(**about, **result, rounds=enough, curve=tuple(curve), sentence=words)
+
+
+def in_short(one: Finding) -> str:
+    """What a finding of :func:`from_products` says, for a table of solvers."""
+    if one.error is None:
+        return one.verdict
+    soon = "" if one.rounds is None else f", {EXACT:g} after {one.rounds} round{'s' * (one.rounds != 1)}"
+    return f"{one.error:.0e} in the end{soon}"
 
 
 def _errors_by_round(told: list[tuple[int, Array, Array]], rounds: list[int], attack: Attack, C: Array) -> dict[int, float]:
@@ -227,7 +237,8 @@ def _fit(recorded: Recorded, site: str, heard: list[Overheard]) -> Finding:
     steps = int(heard[0].args[2])
     fit = fit_scatter(bases, sent, captured, blocks, products, steps=steps, starts=FIT_STARTS)
     error = relative_error(fit.scatter, recorded.truth[site])
-    sentence = f"A simulated site, fitted to the first {len(rounds)} rounds, gave C_i to {error:.0e} ({seen} of {d} directions from products)."
+    sentence = f"A simulated site, fitted to the first {len(rounds)} rounds, gave C_i to {error:.0e}"
+    sentence += f" ({seen} of {d} directions from products)."
     result = measured(error, recorded.baseline(site), part=seen > 0)
     used = [recorded.rounds.get((rounds[-1].epoch, rounds[-1].step), len(rounds)), *(r for r, _, _ in told)]
     return Finding(site, "FAPS, simulated site", "C_i", **result, rounds=max(used), sentence=sentence)

@@ -24,7 +24,7 @@ from ..numerics.linalg import Array
 from ..privacy.audit import all_secured, audit_ledger, in_order
 from ..privacy.counting import Counted, count_rosters
 from ..privacy.eavesdropping import Eavesdropper
-from ..privacy.findings import NOT_TRIED, Audit
+from ..privacy.findings import Audit
 from ..privacy.replies import Recorded, attack_replies
 from ..runtime import Ledger
 from .audit_sums import Run, attack_sums
@@ -111,22 +111,6 @@ def made_up(shapes: Mapping[str, int], n_features: int, seed: int = 0) -> dict[s
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(n_features, n_features)))[0] * np.geomspace(1.0, 0.1, n_features)
     return {name: rng.normal(size=(n, n_features)) @ axes.T + 0.1 * rng.normal(size=n_features) for name, n in shapes.items()}
-
-
-def in_short(told: Audit) -> str:
-    """One line on single replies, for a table of solvers.
-
-    >>> in_short(Audit("recorded", "gram", ("A",), 3, 1, False, ()))
-    'nothing was attacked'
-    """
-    attacks = ("products, symmetric", "FAPS, simulated site", "one-shot truncation")
-    found = [one for name in attacks for one in told.of(name) if one.error is not None]
-    if not found:
-        untried = any(one.verdict == NOT_TRIED for one in told.findings)
-        return "the aggregate only" if told.secured else "not attacked" if untried else "nothing was attacked"
-    best = min(found, key=lambda one: one.error or 0.0)
-    rounds = f" after {best.rounds} round{'s' * (best.rounds != 1)}" if best.rounds else ""
-    return f"{best.error:.0e}{rounds}"
 
 
 def _of_ledger(source: Any, secured: bool) -> Audit:

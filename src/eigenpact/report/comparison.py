@@ -34,7 +34,7 @@ from ..estimators import FederatedPCA
 from ..estimators.choices import joint_solvers
 from ..estimators.inputs import hold
 from ..numerics.linalg import Array
-from ..privacy.replies import Recorded, from_products
+from ..privacy.replies import Recorded, from_products, in_short
 from ..runtime import COORDINATOR, Ledger, RoundRecord, Sites, find_local
 from .messages import Left, bytes_text, what_left
 from .styles import solver_of
@@ -267,10 +267,7 @@ class _Measure:
         if not engine.listened:
             return f"not attacked: more than {AUDITED_FEATURES} features"
         truth = {name: rows.scatter() for name, rows in zip(sites, self._pooled.rows, strict=True)}
-        found = from_products(Recorded(engine.heard, ledger, self.n_features, truth), engine.listened)
-        if found.error is None:
-            return "not by this attack"
-        return f"{found.error:.0e} after {found.rounds} round{'s' * (found.rounds != 1)}"
+        return in_short(from_products(Recorded(engine.heard, ledger, self.n_features, truth), engine.listened))
 
     def seconds(self, now: float) -> float:
         """Seconds the solver has taken until ``now``."""
