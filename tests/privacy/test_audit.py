@@ -112,6 +112,36 @@ def test_unequal_arguments_tell_a_product(options: dict[str, Any]) -> None:
     assert of(ep.audit(estimator("krylov", **options), made_up(ROWS, D)), "unequal arguments", "C").error <= 1e-12
 
 
+@pytest.mark.parametrize("options", [{}, {"center": "site"}, {"scale": "pooled"}, {"center": False}])
+def test_centring_and_scaling_hide_neither_a_row_nor_a_lost_site(options: dict[str, Any]) -> None:
+    """A model of rows centred by site publishes its mean, too; where nothing is centred, set-up sums tell the row."""
+    told = ep.audit(estimator("gram", **options), made_up(ROWS, D))
+    assert of(told, "one row more", "C").error <= 1e-10
+    lost = of(told, "lost site", "C")
+    assert lost.verdict == "computed"
+    assert lost.error <= 1e-12
+    assert ("its scatter was not looked for" in lost.sentence) == ("scale" in options)
+
+
+def test_rows_of_any_kind_are_audited() -> None:
+    """Sparse and single precision: the same verdicts, measured against float64."""
+    import scipy.sparse
+
+    rng = np.random.default_rng(7)
+    dense = {name: rng.normal(size=(n, 6)).astype(np.float32) for name, n in ROWS.items()}
+    for sites in (dense, {name: scipy.sparse.csr_array(X) for name, X in dense.items()}):
+        told = ep.audit(estimator("gram"), sites)
+        assert max(one.error for one in told.of("set-up")) <= 1e-12
+        assert max(one.error for one in told.of("products, symmetric")) <= 1e-12
+
+
+def test_one_site_alone() -> None:
+    """Every sum is its own reply."""
+    told = ep.audit(estimator("gram"), made_up({"A": 30}, D))
+    assert of(told, "two sites").verdict == "could be computed"
+    assert of(told, "lost site").verdict == "no attack tried"
+
+
 @pytest.mark.parametrize("solver", ["gram", "krylov"])
 def test_two_sites_have_no_secrets(solver: str) -> None:
     told = ep.audit(estimator(solver), made_up({"A": 30, "B": 25}, D), secured=True)

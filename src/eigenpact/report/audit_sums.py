@@ -66,7 +66,7 @@ def attack_sums(
     The smallest site is the victim.  ``truth`` holds C_i of every site; ``masked`` says that replies are masked in the run that
     is audited, though not here.
     """
-    rows = {name: _dense(X) for name, X in held.items()}
+    rows = {name: dense(X) for name, X in held.items()}
     victim = min(rows, key=lambda name: len(rows[name]))
     honest = simulate(estimator, rows)
     yield _aggregate(honest, truth)
@@ -136,39 +136,42 @@ def _lost(estimator: Any, rows: Mapping[str, Array], victim: str, honest: Run, s
     """A second run without the victim."""
     about: dict[str, Any] = {"site": victim, "attack": "lost site", "wanted": "row count, mean and C_i"}
     rest = {name: X for name, X in rows.items() if name != victim}
-    if not rest or estimator.center != "pooled" or estimator.scale is not None:
-        return Finding(
-            **about, verdict=NOT_TRIED, sentence="Nothing is said about this: made for pooled centring of several sites."
-        )
-    d = honest.n_features
-    found = lost_site(totals_of(honest.heard, d), totals_of(simulate(_fewer(estimator, rest), rest).heard, d))
-    X = rows[victim]
-    own, mean = X - X.mean(axis=0), relative_error(found.mean, X.mean(axis=0))
+    if not rest:
+        return Finding(**about, verdict=NOT_TRIED, sentence="Nothing is said about this: there is one site.")
+    d, X = honest.n_features, rows[victim]
+    everybody, others = (totals_of(run.heard, d) for run in (honest, simulate(_fewer(estimator, rest), rest)))
+    found = lost_site(everybody, others)
+    mean = relative_error(found.mean, X.mean(axis=0))
     words = f"A run with it and one without tell its {found.n} rows and its mean, to {mean:.0e}"
-    if found.scatter is None or found.n != len(X):
-        return Finding(**about, **measured(mean, None), sentence=words + "; secured sums change nothing.")
-    error, blind = relative_error(found.scatter, own.T @ own), _blind(rows, own.T @ own)
-    words += f", and its scatter about that mean to {error:.0e}; secured sums change nothing."
+    if everybody.scatter is None or others.scatter is None or estimator.scale is not None:
+        known = measured(mean, None) if found.n == len(X) else {"verdict": NOT_BY_THIS}
+        return Finding(**about, **known, sentence=words + "; its scatter was not looked for.  Secured sums change nothing.")
+    own = X - (0.0 if estimator.center is False else X.mean(axis=0))
+    scatter = found.scatter if estimator.center == "pooled" else everybody.scatter - others.scatter
+    error, blind = relative_error(np.asarray(scatter), own.T @ own), _blind(rows, own.T @ own)
+    words += f", and its scatter to {error:.0e}; secured sums change nothing."
     return Finding(**about, **measured(error, blind, part=True), sentence=words)
 
 
 def _one_row(estimator: Any, rows: Mapping[str, Array], victim: str, honest: Run, simulate: Simulate) -> Finding:
-    """Two models, the first with one row less at the victim."""
+    """Two runs, the first with one row less at the victim: means are published, except where rows are not centred."""
     about: dict[str, Any] = {"site": victim, "attack": "one row more", "wanted": "the row"}
-    if len(rows[victim]) < 2 or estimator.scale is not None:
-        return Finding(**about, verdict=NOT_TRIED, sentence="Nothing is said about this: made for unscaled rows, two or more.")
+    if len(rows[victim]) < 2:
+        return Finding(**about, verdict=NOT_TRIED, sentence="Nothing is said about this: the smallest site has one row.")
     fewer = dict(rows) | {victim: rows[victim][:-1]}
-    before, after = simulate(_fewer(estimator, fewer), fewer).pca, honest.pca
-    x, total = rows[victim][-1], np.concatenate(list(rows.values()))
-    blind = relative_error(total.mean(axis=0), x)
-    if estimator.center == "pooled":
-        row = row_between(*(Totals(pca.n_samples_seen_, np.asarray(pca.mean_, dtype=np.float64)) for pca in (before, after)))
-        error, how = relative_error(row, x), "row counts and means"
-    else:
-        pairs = ((pca.components_, pca.singular_values_**2) for pca in (before, after))
-        row = row_between_components(*pairs)
-        error, how = min(relative_error(sign * row, x) for sign in (1, -1)), "components and variances"
-    sentence = f"Two published models that differ by one row tell that row to {error:.0e}, from {how} alone."
+    before = simulate(_fewer(estimator, fewer), fewer)
+    x = rows[victim][-1]
+    blind = relative_error(np.concatenate(list(rows.values())).mean(axis=0), x)
+    if estimator.center is not False:
+        pair = (Totals(run.pca.n_samples_seen_, np.asarray(run.pca.mean_, dtype=np.float64)) for run in (before, honest))
+        error = relative_error(row_between(*pair), x)
+        sentence = f"Two published models that differ by one row tell that row to {error:.0e}, from row counts and means alone."
+        return Finding(**about, **measured(error, blind), sentence=sentence)
+    error = relative_error(row_between(*(totals_of(run.heard, honest.n_features) for run in (before, honest))), x)
+    row = row_between_components(*((run.pca.components_, run.pca.singular_values_**2) for run in (before, honest)))
+    published = min(relative_error(sign * row, x) for sign in (1, -1))
+    sentence = f"The set-up sums of two runs that differ by one row tell that row to {error:.0e}; "
+    sentence += f"two published models, which hold no mean, to {published:.0e} up to its sign."
     return Finding(**about, **measured(error, blind), sentence=sentence)
 
 
@@ -265,5 +268,6 @@ def _blind(rows: Mapping[str, Array], C: Array) -> float:
     return relative_error(pooled * (np.trace(C) / max(float(np.trace(pooled)), np.finfo(float).tiny)), C)
 
 
-def _dense(X: Any) -> Array:
+def dense(X: Any) -> Array:
+    """Rows (n x d) as a dense array in double precision."""
     return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)

@@ -27,7 +27,7 @@ from ..privacy.eavesdropping import Eavesdropper
 from ..privacy.findings import Audit
 from ..privacy.replies import Recorded, attack_replies
 from ..runtime import Ledger
-from .audit_sums import Run, attack_sums
+from .audit_sums import Run, attack_sums, dense
 from .truth import pool
 from .watching import unwarned
 
@@ -71,7 +71,7 @@ def audit(
     run = simulate(estimator, held)
     if run.n_features > MOST_FEATURES:
         raise InputError(f"{run.n_features} features are more than the {MOST_FEATURES} that are attacked; take some of them")
-    means = {name: np.asarray(rows.mean(axis=0), dtype=np.float64).ravel() for name, rows in held.items()}
+    means = {name: dense(rows).mean(axis=0) for name, rows in held.items()}
     recorded = Recorded(run.heard, run.ledger, run.n_features, true_scatters(estimator, held), secured, means)
     masked = secured or all_secured(run.ledger)
     findings = list(attack_replies(recorded, fit_sites))
