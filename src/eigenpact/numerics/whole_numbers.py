@@ -51,7 +51,8 @@ def to_fixed(array: Array, exponent: int) -> Words:
     >>> to_fixed(np.array([1.0, -0.25]), 2).view(np.int64).tolist()
     [4, -1]
     """
-    scaled = np.rint(np.ldexp(array, exponent))
+    with np.errstate(over="ignore"):  # refused below
+        scaled = np.rint(np.ldexp(array, exponent))
     if not np.all(np.abs(scaled) <= 2.0 ** (BITS + 1)):  # also where it is not a number
         raise InputError("a number is larger than the bound that was agreed on for the sum")
     return np.asarray(scaled.astype(np.int64)).view(np.uint64)

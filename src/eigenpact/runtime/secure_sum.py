@@ -127,7 +127,7 @@ class Masked:
             if name != self.session.site:
                 self._add_pad(masks, forms, name)
         return tuple(
-            add_wide(part, mask) if form.kind == "wide" else part + mask
+            add_wide(part, mask) if form.kind == "wide" else np.asarray(part + mask)  # a scalar would warn when it wraps
             for part, mask, form in zip(words, masks, forms.values(), strict=True)
         )
 
