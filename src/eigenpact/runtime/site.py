@@ -392,6 +392,6 @@ class SiteServer:
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
         self._columns = columns_of(arrays, self.n_features)
-        if self._masked is not None:  # then it is a sum
+        if self._masked is not None and request.kind != DIGEST:  # then it is a sum
             arrays = self._masked.encode(function, arrays)
         return Response(self.name, arrays)
