@@ -18,7 +18,7 @@ from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
-from .rosters import isolated
+from .rosters import isolated, pack_history
 from .site_ledger import SiteLedger, shortened
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 MOST_PLANS = 20
 """Plans by which one run is admitted: each is a row of the site's ledger.  A run that is resumed has the plan it had."""
+
+
+MOST_SHOWN = 5
+"""Sites that a refusal names."""
 
 
 class Gate:
@@ -143,15 +147,25 @@ class Gate:
             self.refused(request.run, str(error), request.function)
             raise
 
+    def history(self, request: Request) -> bytes:
+        """The sites of secured sums that these rows were in, as other sites of a session are told (``rosters.py``)."""
+        try:
+            with self._ledger.locked():
+                return pack_history(self._ledger.rosters(self._data))
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
     def check_roster(self, session: Session) -> None:
-        """Refuse a session whose sums would show, beside earlier ones, what few sites have; else write it down."""
+        """Refuse a session whose sums would show, beside any that its sites know of, what few have; else write it down."""
         rule, names = self._policy.min_apart, list(session.names)
         with self._ledger.locked():
-            shown = isolated([*self._ledger.rosters(self._data), names], rule)
+            shown = isolated([*self._ledger.rosters(self._data), *session.histories, names], rule)
             if shown:
                 raise PolicyError(
-                    f"rule min_apart = {rule}: these rows were in secured sums over other sites before; with those over "
-                    f"{', '.join(names)} the part of {' and '.join(shown)} could be computed; ask the same sites as before"
+                    f"rule min_apart = {rule}: rows of these sites were in secured sums over other sites before, so that the "
+                    f"part of {' and '.join(shown[:MOST_SHOWN])} could be computed; ask the same sites as before "
+                    f"(now {', '.join(names)})"
                 )
             self._ledger.write(run=session.run, what="session", epoch=session.epoch, roster=names, data=self._data)
 

@@ -265,9 +265,10 @@ class SiteServer:
             self._gate.check_session(request)
         told = request.args[0].tobytes()
         if request.kind == KEYS:
+            history = b"" if self._gate is None else self._gate.history(request)
             self._begin(request.run, request.epoch)
             self._secured = True
-            self._session = Session(self.name, self._trust, request.run, request.epoch, told)
+            self._session = Session(self.name, self._trust, request.run, request.epoch, told, history)
             response = Response(self.name, as_reply(self._session.member))
         else:
             response = Response(self.name, (np.frombuffer(self._joined(request, told), dtype=np.uint8),))
