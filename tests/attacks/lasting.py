@@ -32,7 +32,7 @@ class Lasting:
             self.refusals = [line for site in self.sites.values() for line in site.log]
 
     def victim(self, name: str, X: Any) -> Victim:
-        return Victim(X, self.folder, self.rules | dict(self.own_rules.get(name, {})), name)
+        return Victim(X, self.folder, self.rules | dict(self.own_rules.get(name, {})), name, versioned=True)
 
     @staticmethod
     def features(held: Any) -> int:

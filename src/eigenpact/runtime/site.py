@@ -202,8 +202,8 @@ class SiteServer:
             if self._masked is not None:
                 self._masked.recall(facts["masked"])
         self._response = None if facts["response"] is None else Response(self.name, facts["response"])
-        if self._gate is not None and facts["gate"] is not None:
-            self._gate.recall(facts["gate"])
+        if self._gate is not None and facts["gate"] is not None and not self._gate.recall(facts["gate"]):
+            self._end_session()  # other rows under the same pads would show what changed
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
