@@ -88,7 +88,10 @@ class Policy:
         With whom this site takes part in secured sums, by the keys that they made (``eigenpact site key``); empty for the keys
         of the federation's kits.
     min_apart : int
-        Fewest sites by which rosters of secured runs over the same rows may differ; 0 if they must all be the same.
+        Fewest sites by which rosters of secured runs over the same rows may differ, as far as the sites that take part know of
+        them (``rosters.py``); 0 if they must all be the same.
+    min_changed_rows : int
+        Fewest rows by which this site's may differ from those of any earlier run (``versions.py``); 1 for any.
     """
 
     solvers: tuple[str, ...]
@@ -115,6 +118,7 @@ class Policy:
     min_participants: int = 3
     participants: Mapping[str, str] = field(default_factory=dict, hash=False)
     min_apart: int = 0
+    min_changed_rows: int = 10
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:

@@ -202,8 +202,8 @@ class SiteServer:
             if self._masked is not None:
                 self._masked.recall(facts["masked"])
         self._response = None if facts["response"] is None else Response(self.name, facts["response"])
-        if self._gate is not None and facts["gate"] is not None:
-            self._gate.recall(facts["gate"])
+        if self._gate is not None and facts["gate"] is not None and not self._gate.recall(facts["gate"]):
+            self._end_session()  # other rows under the same pads would show what changed
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
@@ -265,9 +265,10 @@ class SiteServer:
             self._gate.check_session(request)
         told = request.args[0].tobytes()
         if request.kind == KEYS:
+            history = b"" if self._gate is None else self._gate.history(request)
             self._begin(request.run, request.epoch)
             self._secured = True
-            self._session = Session(self.name, self._trust, request.run, request.epoch, told)
+            self._session = Session(self.name, self._trust, request.run, request.epoch, told, history)
             response = Response(self.name, as_reply(self._session.member))
         else:
             response = Response(self.name, (np.frombuffer(self._joined(request, told), dtype=np.uint8),))
@@ -392,6 +393,6 @@ class SiteServer:
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
         self._columns = columns_of(arrays, self.n_features)
-        if self._masked is not None:  # then it is a sum
+        if self._masked is not None and request.kind != DIGEST:  # then it is a sum
             arrays = self._masked.encode(function, arrays)
         return Response(self.name, arrays)

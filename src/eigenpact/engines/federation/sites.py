@@ -16,10 +16,10 @@ from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
-from ...runtime.fingerprint import digest_of
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
 from ...runtime.site_ledger import MOST_REFUSALS
+from ...runtime.versions import row_hashes, version_of
 from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
 
@@ -104,8 +104,9 @@ class SiteFacts:
         ledger = SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
-        version = digest_of(X, secret, self.name, named).hex()
-        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
+        rows = row_hashes(X, secret)
+        version = version_of(rows, secret)
+        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
