@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, engines, errors, solvers
-    from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
+    from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
 
@@ -19,6 +19,7 @@ __all__ = [
     "GraphKernelPCA",
     "GraphPCA",
     "PersonalizedPCA",
+    "PrivatePCA",
     "RobustPCA",
     "datasets",
     "engines",

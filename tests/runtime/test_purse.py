@@ -1,0 +1,131 @@
+"""What a site has spent, and the noise that it drew: once for every question, written down before it is given away."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eigenpact.errors import FileError, InputError, PolicyError
+from eigenpact.numerics.accounting import epsilon_of, rho_for
+from eigenpact.runtime import Limits, Purse, read_budget
+from eigenpact.runtime.purse import Question, draw, total_rho
+
+SCALES = [(5000.0, 4), (7000.0, 3)]
+ARGS = (np.arange(3.0), np.float64(0.1))
+
+
+def purse(folder: Path, data: str = "v1", **limits: Any) -> Purse:
+    return Purse(folder / "a.budget", limits=Limits(**limits), secret=b"s", data=lambda: data)
+
+
+def question(run: str = "r1", epoch: int = 0, function: str = "f/1", args: Any = ARGS) -> Question:
+    return Question(run, epoch, function, args)
+
+
+def test_the_same_question_has_the_same_noise_and_is_paid_for_once(tmp_path: Path) -> None:
+    """Also when the site was started anew."""
+    first = purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    again = purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    assert first.dtype == np.int64
+    assert first.tolist() == again.tolist()
+    assert total_rho(purse(tmp_path).spent()) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("other", "data"),
+    [
+        (question(run="r2"), "v1"),
+        (question(epoch=1), "v1"),  # another roster
+        (question(function="g/1"), "v1"),
+        (question(args=(np.arange(3.0), np.float64(0.2))), "v1"),
+        (question(), "v2"),
+    ],
+)
+def test_any_other_question_has_other_noise_and_is_paid_for(tmp_path: Path, other: Question, data: str) -> None:
+    first = purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    second = purse(tmp_path, data).noise(other, 0.1, 1, SCALES)
+    assert (first != second).any()
+    assert [row["rho"] for row in purse(tmp_path).spent()] == [0.1, 0.1]
+
+
+def test_what_is_spent_is_on_disk_before_noise_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between the two costs budget, not privacy."""
+
+    def crash(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eigenpact.runtime.purse.draw", crash)
+    with pytest.raises(KeyboardInterrupt):
+        purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    assert len(read_budget(tmp_path / "a.budget")) == 1
+    monkeypatch.undo()
+    purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    assert len(read_budget(tmp_path / "a.budget")) == 2
+
+
+def test_lost_noise_costs_once_more(tmp_path: Path) -> None:
+    first = purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    (kept,) = (tmp_path / "a.budget.noise").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "a.budget").stat().st_mode) == 0o600
+    kept.unlink()
+    assert (purse(tmp_path).noise(question(), 0.1, 1, SCALES) != first).any()
+    assert len(purse(tmp_path).spent()) == 2
+
+
+def test_more_than_the_owner_allows_is_refused_by_the_name_of_the_rule(tmp_path: Path) -> None:
+    rho = rho_for(1.0, 1e-6)
+    limits = {"max_epsilon": 1.0, "max_delta": 1e-6}
+    for i in range(2):
+        purse(tmp_path, **limits).noise(question(epoch=i), rho / 2, 1, SCALES)
+    with pytest.raises(PolicyError, match=r"^rule max_epsilon = 1: 1 of it \(delta 1e-06\) is spent, and this query"):
+        purse(tmp_path, **limits).noise(question(epoch=2), rho / 100, 1, SCALES)
+    assert epsilon_of(total_rho(purse(tmp_path).spent()), 1e-6) == pytest.approx(1.0)
+    assert purse(tmp_path, **limits).noise(question(epoch=1), rho / 2, 1, SCALES).size == 7  # paid for already
+    with pytest.raises(PolicyError, match="rule max_shares = 2: noise is to be divided among 3 sites"):
+        purse(tmp_path, max_shares=2).noise(question(epoch=3), rho, 3, SCALES)
+
+
+def test_all_rows_of_a_person_are_paid_for(tmp_path: Path) -> None:
+    purse(tmp_path, rows_per_person=3).noise(question(), 0.1, 1, SCALES)
+    assert purse(tmp_path).spent()[0]["rho"] == pytest.approx(0.9)
+
+
+def test_a_damaged_file_is_an_error_and_a_torn_line_is_not(tmp_path: Path) -> None:
+    purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    file = tmp_path / "a.budget"
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"time": "20')
+    assert len(purse(tmp_path).spent()) == len(read_budget(file)) == 1
+    assert file.read_bytes() == whole
+    row = json.loads(whole) | {"rho": -5.0}
+    file.write_text(json.dumps(row) + "\n")
+    with pytest.raises(FileError, match=r"line 1: not a line of a budget file"):
+        purse(tmp_path).noise(question(epoch=1), 0.1, 1, SCALES)
+
+
+def test_in_memory_it_lasts_as_long_as_the_purse() -> None:
+    held = Purse()
+    first = held.noise(question(), 0.1, 1, SCALES)
+    assert held.noise(question(), 0.1, 1, SCALES).tolist() == first.tolist()
+    assert len(held.spent()) == 1
+    assert (Purse().noise(question(), 0.1, 1, SCALES) != first).any()
+
+
+@pytest.mark.parametrize(("rho", "honest", "scale"), [(0.0, 1, 5e3), (np.nan, 1, 5e3), (0.1, 0, 5e3), (0.1, 1, 10.0)])
+def test_noise_that_hides_nothing_is_refused(rho: float, honest: int, scale: float) -> None:
+    with pytest.raises(InputError, match=r"must be positive|too little"):
+        Purse().noise(question(), rho, honest, [(scale, 3)])
+
+
+def test_noise_is_that_of_a_discrete_gaussian() -> None:
+    drawn = draw(2.0**40, 8000) / 2.0**40
+    assert abs(drawn.std() - 1) < 0.05
+    assert abs(drawn.mean()) < 0.07
+    assert abs((drawn**4).mean() - 3) < 0.6
+    assert draw(5.0, 0).shape == (0,)
