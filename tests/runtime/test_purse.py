@@ -12,10 +12,11 @@ import pytest
 
 from eigenpact.errors import FileError, InputError, PolicyError
 from eigenpact.numerics.accounting import epsilon_of, rho_for
-from eigenpact.runtime import Limits, Purse, read_budget
-from eigenpact.runtime.purse import Question, draw, total_rho
+from eigenpact.runtime import Gate, Limits, Plan, Policy, Purse, Request, SiteLedger, SiteServer, read_budget, read_site_ledger
+from eigenpact.runtime.purse import Question, budget_beside, draw, total_rho
 
 SCALES = [(5000.0, 4), (7000.0, 3)]
+FUNCTIONS = ("eigenpact:noisy_triangle/1",)
 ARGS = (np.arange(3.0), np.float64(0.1))
 
 
@@ -129,3 +130,47 @@ def test_noise_is_that_of_a_discrete_gaussian() -> None:
     assert abs(drawn.mean()) < 0.07
     assert abs((drawn**4).mean() - 3) < 0.6
     assert draw(5.0, 0).shape == (0,)
+
+
+def gated(folder: Path, **rules: Any) -> SiteServer:
+    """A site behind a gate whose policy allows one private solver, as a kit's process builds it."""
+    policy = Policy.from_dict({"solvers": ["noisy-gram"], "functions": list(FUNCTIONS), "min_rows": 3} | rules)
+    ledger = SiteLedger(folder / "ledger.jsonl")
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    gate = Gate("A", policy, ledger, n_rows=30, features=4, data="v1")
+    account = Purse(budget_beside(ledger.path), limits=policy.limits, secret=ledger.secret(), data=lambda: "v1")
+    server = SiteServer("A", X, gate=gate, purse=account)
+    server.admit("r1", Plan("noisy-gram", FUNCTIONS, ("sum",), 10, 2).to_dict())
+    return server
+
+
+def asked(step: int, rho: float, honest: int = 1, epoch: int = 0) -> Request:
+    args = (np.zeros(4), np.float64(3.0), np.float64(rho), np.int64(honest))
+    return Request("r1", epoch, step, "sum", FUNCTIONS[0], args)
+
+
+def test_behind_a_gate_the_policy_limits_what_is_spent_over_restarts(tmp_path: Path) -> None:
+    rho = rho_for(1.0, 1e-6)
+    first = gated(tmp_path).execute(asked(1, 0.9 * rho), 0).arrays[0]
+    again = gated(tmp_path).execute(asked(1, 0.9 * rho), 0).arrays[0]  # the site was started anew, the run is resumed
+    assert (first == again).all()
+    with pytest.raises(PolicyError, match=r"rule max_epsilon = 1: 0\.9"):
+        gated(tmp_path).execute(asked(1, 0.2 * rho), 0)
+    assert gated(tmp_path, max_epsilon=2.0).execute(asked(1, 0.2 * rho), 0).arrays[0].dtype == np.int64
+    written = [row["what"] for row in read_site_ledger(tmp_path / "ledger.jsonl")]
+    assert written.count("failed") == 1
+    assert written.count("sent") == 3
+
+
+def test_behind_a_gate_noise_is_not_divided_unless_the_owner_trusts_others(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="rule max_shares = 1: noise is to be divided among 3 sites"):
+        gated(tmp_path).execute(asked(1, 0.001, honest=3), 0)
+    assert gated(tmp_path, max_shares=3).execute(asked(1, 0.001, honest=3), 0).arrays
+    with pytest.raises(PolicyError, match="rule arguments: argument 'rho' of noisy_triangle"):
+        gated(tmp_path).execute(asked(1, -1.0), 0)
+
+
+@pytest.mark.parametrize("rule", [{"max_epsilon": 0}, {"max_epsilon": 1000.0}, {"max_delta": 0.5}, {"max_delta": "1e-6"}])
+def test_rules_that_promise_nothing_are_refused(rule: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"rule max_(epsilon|delta) = .* must be"):
+        Policy.from_dict({"solvers": [], "functions": []} | rule)

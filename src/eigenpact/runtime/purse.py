@@ -228,6 +228,15 @@ class Purse:
         return self.path.with_name(self.path.name + ".noise") / name
 
 
+def budget_beside(ledger: Path) -> Path:
+    """The budget file of a site that has this ledger.
+
+    >>> budget_beside(Path("ledger.jsonl")).name
+    'ledger.jsonl.budget'
+    """
+    return ledger.with_name(ledger.name + ".budget")
+
+
 def read_budget(path: str | Path) -> list[dict[str, Any]]:
     """The lines of a site's budget file; none if there is no file yet."""
     try:

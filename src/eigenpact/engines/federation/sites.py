@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
+from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.fingerprint import digest_of
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
+from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
 from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
@@ -106,7 +107,8 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         version = digest_of(X, secret, self.name, named).hex()
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret), policy
+        purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version)
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
