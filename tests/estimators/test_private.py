@@ -200,6 +200,13 @@ def test_a_site_that_is_lost_ends_the_run() -> None:
     assert asked == [noisy_moments.name, noisy_triangle.name]
 
 
+def test_sites_that_are_spoken_to_by_message_answer_alike() -> None:
+    sites = three_sites(2000)
+    pca = ep.PrivatePCA(2, **SMALL, engine=ep.engines.InProcess(round_timeout=60)).fit(sites)
+    assert largest_sine(pca.components_.T, exact(sites, 2)) < 0.1
+    assert (pca.n_setup_rounds_, pca.n_rounds_, pca.epsilon_) == (1, 1, pytest.approx(8.0))
+
+
 def test_noise_that_hides_the_gap_is_told() -> None:
     with pytest.warns(NotIdentifiableWarning, match="noise hides whether component 2 has more variance than component 3"):
         pca = ep.PrivatePCA(2, **ASKED).fit(three_sites(10))

@@ -217,10 +217,8 @@ class PrivatePCA(PooledEstimator):
     def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
         """Rows of persons up to their number, with the purse of each site."""
         if self.unit == "person":
-            if not held:
-                raise InputError(
-                    "unit='person' needs the rows in this process; sites elsewhere say rows_per_person in their policy"
-                )
+            if not held and not find_engine(self.engine).spread:
+                raise InputError("unit='person' needs the rows here; sites elsewhere say rows_per_person in their policy")
             held = {name: first_rows(rows, self._persons, name, int(self.rows_per_person or 1)) for name, rows in held.items()}
         if self.budget is None:
             if self.journal is not None and held:
