@@ -23,11 +23,11 @@ from eigenpact.numerics.metrics import largest_sine
 DELTA, BOUND, MEAN_BOUND = 1e-6, 9.5, 12.0
 BARS = {5: 0.09, 10: 0.18}
 EPSILONS = {"small": (1.0,), "paper": (0.1, 0.3, 1.0, 3.0, 10.0)}
-LENGTHS = {"small": (4,), "paper": (2, 4, 8, 12)}
+LENGTHS = {"small": (4,), "paper": (2, 4, 8)}
 MEASURED = "tests/algorithms/private/test_noisy_gram.py"
 
 
-def dp_rows(size: str) -> Iterator[Row]:
+def rows(size: str) -> Iterator[Row]:
     """Measure and yield a row at a time; ``size`` is "small" or "paper"."""
     yield _second_opinion()
     yield _noise()
@@ -115,7 +115,8 @@ def _end_to_end(X: Any, exact: Any) -> Row:
 if __name__ == "__main__":
     import sys
 
-    from benchmarks.table import print_rows
-
-    size = sys.argv[1] if len(sys.argv) > 1 else "small"
-    sys.exit(0 if print_rows(f"privacy_dp, {size}", dp_rows(size), markdown=True) else 1)
+    met = True
+    for row in rows(sys.argv[1] if len(sys.argv) > 1 else "small"):
+        print(f"| {row.what} | {row.bar} | {row.reached} | {row.verdict} |", flush=True)
+        met = met and (row.met is not False or bool(row.why))
+    sys.exit(0 if met else 1)

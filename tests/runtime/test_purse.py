@@ -79,6 +79,16 @@ def test_lost_noise_costs_once_more(tmp_path: Path) -> None:
     assert len(purse(tmp_path).spent()) == 2
 
 
+def test_who_asks_without_end_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eigenpact.runtime.purse.MOST_KEPT", 3)
+    drawn = [purse(tmp_path).noise(question(epoch=i), 0.1, 1, SCALES) for i in range(5)]
+    assert len(list((tmp_path / "a.budget.noise").iterdir())) == 3
+    assert (purse(tmp_path).noise(question(epoch=4), 0.1, 1, SCALES) == drawn[4]).all()
+    assert len(purse(tmp_path).spent()) == 5
+    assert (purse(tmp_path).noise(question(epoch=0), 0.1, 1, SCALES) != drawn[0]).any()
+    assert len(purse(tmp_path).spent()) == 6
+
+
 def test_more_than_the_owner_allows_is_refused_by_the_name_of_the_rule(tmp_path: Path) -> None:
     rho = rho_for(1.0, 1e-6)
     limits = {"max_epsilon": 1.0, "max_delta": 1e-6}
@@ -118,9 +128,11 @@ def test_in_memory_it_lasts_as_long_as_the_purse() -> None:
     assert (Purse().noise(question(), 0.1, 1, SCALES) != first).any()
 
 
-@pytest.mark.parametrize(("rho", "honest", "scale"), [(0.0, 1, 5e3), (np.nan, 1, 5e3), (0.1, 0, 5e3), (0.1, 1, 10.0)])
+@pytest.mark.parametrize(
+    ("rho", "honest", "scale"), [(0.0, 1, 5e3), (np.nan, 1, 5e3), (0.1, 0, 5e3), (0.1, 1, 10.0), (1e-30, 1, 1e24)]
+)
 def test_noise_that_hides_nothing_is_refused(rho: float, honest: int, scale: float) -> None:
-    with pytest.raises(InputError, match=r"must be positive|too little"):
+    with pytest.raises(InputError, match=r"must be positive|too little|more than 64-bit"):
         Purse().noise(question(), rho, honest, [(scale, 3)])
 
 

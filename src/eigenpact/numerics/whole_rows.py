@@ -81,13 +81,16 @@ def whole_blocks(X: Any, centre: Array, bound: float) -> Iterator[Array]:
 
 
 def _whole(Y: Array, bound: float) -> Array:
-    """Whole rows of Y (n x d), at most ``STEPS`` long; a row that is not finite counts as zeros."""
+    """Whole rows of Y (n x d), which is overwritten, at most ``STEPS`` long; a row that is not finite counts as zeros."""
     largest = np.abs(Y).max(axis=1, initial=0.0)
-    good = np.isfinite(largest)
-    halvings = np.frexp(np.where(good, largest, 0.0))[1] - int(np.frexp(bound)[1]) + 1  # until all entries are within
-    far = np.where(good & (largest > bound), halvings, 0)
-    near = np.ldexp(np.where(good[:, None], Y, 0.0), -far[:, None])
-    return _shortened(np.rint(near * (STEPS / bound)), far > 0)
+    bad, far = ~np.isfinite(largest), np.isfinite(largest) & (largest > bound)
+    if bad.any():
+        Y[bad] = 0.0
+    if far.any():
+        halvings = np.frexp(largest[far])[1] - int(np.frexp(bound)[1]) + 1  # until all entries are within
+        Y[far] = np.ldexp(Y[far], -halvings[:, None])
+    Y *= STEPS / bound
+    return _shortened(np.rint(Y, out=Y), far)
 
 
 def _shortened(Z: Array, also: NDArray[np.bool_] | None = None) -> Array:

@@ -45,6 +45,12 @@ Scales = Sequence[tuple[float, int]]
 ROW: dict[str, Any] = {"time": str, "run": str, "epoch": int, "function": str, "rho": float, "honest": int, "question": str}
 """What every line of a budget file holds."""
 
+LARGEST_DEVIATION = 2.0**55
+"""Of a site's noise, in steps: sums must fit into 64 bits."""
+
+MOST_KEPT = 100
+"""Questions whose noise is kept, the latest: who asks without end must not fill the site's disk.  Older ones cost once more."""
+
 AT_ONCE = 1 << 16
 """Numbers drawn in one call."""
 
@@ -158,6 +164,9 @@ class Purse:
         least = min(scale for scale, _ in scales)
         if not least >= LEAST_DEVIATION:
             raise InputError(f"noise of {least:.0f} steps is too little to be told from rounding; ask for a smaller epsilon")
+        most = max(scale for scale, _ in scales)
+        if not most <= LARGEST_DEVIATION:
+            raise InputError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
 
     def _check_limit(self, spent: list[dict[str, Any]]) -> None:
         most, delta = self.limits.max_epsilon, self.limits.max_delta
@@ -222,6 +231,9 @@ class Purse:
             return
         self._place(name).parent.mkdir(mode=0o700, exist_ok=True)
         replace_private(self._place(name), [drawn.astype("<i8").tobytes()])
+        by_age = sorted(self._place(name).parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for old in by_age[:-MOST_KEPT]:
+            old.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
         assert self.path is not None

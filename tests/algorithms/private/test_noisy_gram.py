@@ -88,6 +88,17 @@ def test_products_have_the_noise_that_is_claimed() -> None:
     assert np.std(found - Z.T @ (Z @ Q)) / claimed == pytest.approx(1, rel=0.05)
 
 
+@pytest.mark.parametrize("true", [[0.0] * 6, [3000.0, 1000.0, 1000.0, 0.0, 0.0, 0.0]])
+def test_the_error_bar_seldom_believes_in_a_gap_that_noise_made(true: list[float]) -> None:
+    """Between the second and the third eigenvalue there is none; noise makes one of six deviations once in 90 draws."""
+    rng, believed = np.random.default_rng(0), 0
+    for _ in range(200):
+        E = np.triu(rng.normal(size=(6, 6)), 1) / np.sqrt(2)
+        found = np.linalg.eigvalsh(np.diag(true) + E + E.T + np.diag(rng.normal(size=6)))[::-1]
+        believed += noise_angle(found, 2, 1.0)[1] == "clear"
+    assert believed <= 8
+
+
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("relative", [0.02, 0.1])
 def test_the_error_bar_covers(k: int, relative: float) -> None:
