@@ -23,7 +23,7 @@ from eigenpact.numerics.metrics import largest_sine
 DELTA, BOUND, MEAN_BOUND = 1e-6, 9.5, 12.0
 BARS = {5: 0.09, 10: 0.18}
 EPSILONS = {"small": (1.0,), "paper": (0.1, 0.3, 1.0, 3.0, 10.0)}
-LENGTHS = {"small": (4,), "paper": (2, 4, 8)}
+LENGTHS = {"small": (8,), "paper": (4, 8, 16)}
 MEASURED = "tests/algorithms/private/test_noisy_gram.py"
 
 

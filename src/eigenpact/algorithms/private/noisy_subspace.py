@@ -70,10 +70,10 @@ class NoisySubspace:
     Parameters
     ----------
     rounds : int
-        Its length L.  Every round more divides the budget further; without a gap between the components more do not help.
+        Its length L.  Every round more divides the budget further; on MNIST 8 did best at epsilon 1.
     """
 
-    rounds: int = 4
+    rounds: int = 8
 
     name = "noisy-subspace"
     default_angle = np.inf
