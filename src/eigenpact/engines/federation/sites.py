@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
+from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
+from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
 from ...runtime.versions import row_hashes, version_of
 from ...storage import parse_json, read_regular, write_private_json, writing
@@ -107,7 +108,8 @@ class SiteFacts:
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret), policy
+        purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version)
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
