@@ -9,6 +9,7 @@ from .graph.network import GraphSolution
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .rare import RARE
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -47,7 +48,7 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START})
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

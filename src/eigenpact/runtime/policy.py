@@ -28,6 +28,7 @@ FURTHER: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "secure": (str, '"allowed" or "required"', lambda value: value in ("allowed", "required")),
     "min_participants": (int, "a whole number >= 3: of two, each knows the other's part", lambda value: value >= 3),
     "min_apart": (int, "a whole number >= 0", lambda value: value >= 0),
+    "min_nonzero": (int, "a whole number >= 0", lambda value: value >= 0),
     "participants": (
         dict[str, str],
         "a table of sites with their public keys, 64 hexadecimal digits each",
@@ -92,6 +93,9 @@ class Policy:
         them (``rosters.py``); 0 if they must all be the same.
     min_changed_rows : int
         Fewest rows by which this site's may differ from those of any earlier run (``versions.py``); 1 for any.
+    min_nonzero : int
+        Features of which fewer entries are not zero, at all sites together, must be dropped before anything else is asked
+        (``rare.py``); 0 if all may stay.
     """
 
     solvers: tuple[str, ...]
@@ -119,6 +123,7 @@ class Policy:
     participants: Mapping[str, str] = field(default_factory=dict, hash=False)
     min_apart: int = 0
     min_changed_rows: int = 10
+    min_nonzero: int = 0
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:

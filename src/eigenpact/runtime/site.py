@@ -19,6 +19,7 @@ from .gate import Gate, columns_of
 from .keys import KEYS, ROSTER, Session, Trust, as_reply, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
+from .rare import SeenRows
 from .secure_sum import GRAIN, Masked
 
 TOLD = "runtime: told at set-up"
@@ -149,7 +150,7 @@ class SiteServer:
     ) -> None:
         self.name = name
         self.n_features = int(X.shape[1])
-        self._X = X
+        self._X, self._seen = X, SeenRows(X)
         self._features = features
         self._neighbours = neighbours
         self._gate = gate
@@ -337,7 +338,8 @@ class SiteServer:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
         grain = max(self._grain, GRAIN) if self._masked is not None else self._grain
         known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
-        site = Site(self.name, self._X, kept, inbox, *known)
+        rows = self._X if request.kind == DIGEST else self._seen.given(self._kept)
+        site = Site(self.name, rows, kept, inbox, *known)
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)
