@@ -10,6 +10,7 @@ from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
 from .private.moments import MOMENTS
+from .rare import RARE
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -48,7 +49,7 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START})
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

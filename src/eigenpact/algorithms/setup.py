@@ -14,6 +14,8 @@ Rounds
     Then every site is told centre, scale and trace once, and keeps them.  Products are made about its own mean
     (``numerics/site_rows.py``): what is agreed never meets a single entry.
 
+    Where rare features are to be dropped (``runtime/rare.py``), the entries of each that are not zero are counted and told first.
+
 Leaves the site
     n_i, the sums of its columns (d), then two numbers (or two vectors of length d when features are scaled), and how coarsely
     the site rounds its replies, all summed.
@@ -24,7 +26,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +39,7 @@ from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
+from .rare import without_rare
 from .told import doubt_counts, doubt_spread, note_centre, note_own_centre
 
 LARGEST_TRACE = 1e140
@@ -176,7 +179,8 @@ def rows_of(site: Site) -> SiteRows:
 class Problem:
     """What the user asked for, before any data are seen.
 
-    ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.
+    ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
+    ``min_nonzero`` entries are not zero are dropped.
     """
 
     n_components: int | float | None = None
@@ -185,6 +189,7 @@ class Problem:
     tol: float | None = None
     max_rounds: int = 3000
     seed: int = 0
+    min_nonzero: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +213,8 @@ class Setup:
         Distance of the centre in use from the origin, in the scale in use; root mean square over rows if sites have their own.
     n_components : int or float
         Wanted components, or share of the variance.
+    dropped : tuple of int
+        Features that were dropped because they are rare: zero in all rows that solvers see.
     """
 
     n_sites: int
@@ -225,6 +232,7 @@ class Setup:
     tol: float | None
     max_rounds: int
     seed: int
+    dropped: tuple[int, ...] = field(default=(), kw_only=True)
 
     def stopping_tol(self, default: float) -> float:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
@@ -285,9 +293,10 @@ class Setup:
 
 async def agree(problem: Problem) -> Setup:
     """Agree on counts, mean, scale and trace."""
+    dropped = await without_rare(problem.min_nonzero)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
-    n_components = check_n_components(problem.n_components, n, d)
+    n_components = check_n_components(problem.n_components, n, d - len(dropped))
     mean = sums / n
     if problem.scale is None:
         within, between, grains = await Sum(spread, mean)  # round 2
@@ -327,6 +336,7 @@ async def agree(problem: Problem) -> Setup:
         tol=problem.tol,
         max_rounds=problem.max_rounds,
         seed=problem.seed,
+        dropped=dropped,
     )
 
 

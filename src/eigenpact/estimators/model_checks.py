@@ -46,6 +46,7 @@ FORMS: dict[str, Any] = {
     "solver_choice": list[dict[str, str | bool | float | None]],
     "parameters": dict[str, Any],
     "feature_names": list[str] | None,
+    "dropped_features": list[int],
     "history": list[Any],
     "ledger": list[Any],
     "sha256": str,
@@ -59,7 +60,7 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit(facts, FORMS)
+    wrong = misfit({"dropped_features": []} | dict(facts), FORMS)  # which older models do not have
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})

@@ -84,7 +84,9 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
     pca.noise_variance_ = float(arrays["noise_variance"])
     for attribute, key in FACTS.items():
         setattr(pca, attribute, manifest[key])
-    pca.sites_ = tuple(manifest["sites"])
+    pca.sites_, pca.dropped_features_ = tuple(manifest["sites"]), tuple(manifest.get("dropped_features", ()))
+    if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
+        raise _damaged(place, f"features were dropped that are none of {pca.n_features_in_}")
     names = manifest["feature_names"]
     if names is not None:
         if len(names) != pca.n_features_in_:
@@ -137,6 +139,7 @@ def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
         "parameters": parameters,
         **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
+        "dropped_features": list(pca.dropped_features_),
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
         "sha256": sha256,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
+from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
@@ -47,6 +49,7 @@ class JointResult(Result):
     between_site_share: float
     angle_estimate: float | None
     solver_choice: list[Any]
+    dropped_features: tuple[int, ...] = ()
 
 
 class FederatedPCA(PooledEstimator):
@@ -79,6 +82,9 @@ class FederatedPCA(PooledEstimator):
         Secure the sums: the coordinator sees no site's single reply, only sums over all sites, which are then exact.  Takes at
         least three sites and solvers that only sum, and a run that loses a site stops.  In one process it shows what would
         travel, and protects nobody from whoever runs the machine.
+    min_nonzero : int, optional
+        Drop features of which fewer entries are not zero, at all sites together, for example 10: a scatter matrix shows single
+        rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
 
     Attributes
     ----------
@@ -101,6 +107,8 @@ class FederatedPCA(PooledEstimator):
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
+    dropped_features_ : tuple of int
+        Features that ``min_nonzero`` dropped.
     solver_ : str
         The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
 
@@ -130,6 +138,7 @@ class FederatedPCA(PooledEstimator):
         journal: str | Path | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
         secure: bool | Secured = False,
+        min_nonzero: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -142,6 +151,7 @@ class FederatedPCA(PooledEstimator):
         self.journal = journal
         self.callback = callback
         self.secure = secure
+        self.min_nonzero = min_nonzero
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -152,10 +162,12 @@ class FederatedPCA(PooledEstimator):
         return find_joint_solver(self.solver, engine)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
-        return plan_of(algorithm, int(self.max_rounds), self._problem(self.n_components, 0).n_components)
+        least = self.min_nonzero or 0
+        wanted = self._problem(self.n_components, 0).n_components
+        return plan_of(algorithm, int(self.max_rounds), wanted, also=(RARE,) if least else (), min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
-        problem = self._problem(self.n_components, seed)
+        problem = replace(self._problem(self.n_components, seed), min_nonzero=self.min_nonzero or 0)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -170,13 +182,17 @@ class FederatedPCA(PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        if self.min_nonzero is not None:
+            self._check_limit("min_nonzero", self.min_nonzero)
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
         n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
+        largest = min(n, d - len(setup.dropped))
         k, dtype = len(eigenvalues), precision(setup.single)
-        components = fix_signs(solution.basis).T.astype(dtype)
+        basis = with_zeros(solution.basis.T, np.array(setup.dropped, dtype=int)).T  # where random starts leave roundings
+        components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
         limits = _limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
@@ -186,14 +202,15 @@ class FederatedPCA(PooledEstimator):
             n_components=k,
             n_features_in=d,
             n_samples_seen=n,
-            basis=solution.basis,
+            basis=basis,
             components=components,
             mean=(np.zeros(d) if self.center is False else setup.mean).astype(dtype),
             scale=setup.scale.astype(dtype),
             explained_variance=(eigenvalues / (n - 1)).astype(dtype),
             explained_variance_ratio=ratios,
             singular_values=np.sqrt(eigenvalues).astype(dtype),
-            noise_variance=rest / (min(n, d) - k) if k < min(n, d) else 0.0,
+            noise_variance=rest / (largest - k) if k < largest else 0.0,
+            dropped_features=setup.dropped,
             between_site_share=setup.between_share,
             angle_estimate=angle,
             converged=bool(solution.converged),
@@ -237,14 +254,14 @@ class FederatedPCA(PooledEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = check_new_rows(self, X, accept_sparse=["csr", "csc"])
+        X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
-        noise, d, k = self.noise_variance_, rows.d, len(variances)
+        noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))
         distances = (scores**2 / variances).sum(axis=1)
         log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()

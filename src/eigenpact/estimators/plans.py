@@ -12,7 +12,9 @@ from ..runtime import At, Plan
 from .registry import ESTIMATORS, solvers_for, unusable
 
 
-def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *, also: Iterable[Part] = ()) -> Plan:
+def plan_of(
+    algorithm: Any, max_rounds: int, n_components: int | float | None, *, also: Iterable[Part] = (), min_nonzero: int = 0
+) -> Plan:
     """Functions and collectives that a run of this solver may use: its family's set-up, its own, and those of parts in ``also``.
 
     >>> from ..algorithms.consensus.gram import Gram
@@ -28,7 +30,8 @@ def plan_of(algorithm: Any, max_rounds: int, n_components: int | float | None, *
     if not isinstance(getattr(algorithm, "proxy", None), str) and (hasattr(algorithm, "proxy") or At not in declared.own.uses):
         kinds -= {At.kind}  # solvers with a proxy, and "auto", which has several of them, ask one site only if it is the proxy
     count = n_components if isinstance(n_components, int) else None
-    return Plan(declared.name, functions_in(parts, kinds), tuple(sorted(kinds)), max_rounds, count)
+    functions = functions_in(parts, kinds)
+    return Plan(declared.name, functions, tuple(sorted(kinds)), max_rounds, count, min_nonzero=min_nonzero)
 
 
 def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
+from .rare import DROPPED, check_rare
 from .rosters import isolated, pack_history
 from .site_ledger import SiteLedger, shortened
 from .versions import Hashes
@@ -145,6 +146,8 @@ class Gate:
         """
         try:
             self._check_request(request, function)
+            if request.kind != DIGEST:
+                check_rare(self._policy.min_nonzero, request, function, DROPPED in known)
             if request.kind not in ("local", DIGEST) and not secured:
                 self._check_secured()
             if function.once and known and set(function.keeps) <= set(known):
@@ -246,6 +249,11 @@ class Gate:
         if plan.secure and plan.min_apart and not 0 < rules.min_apart <= plan.min_apart:
             raise PolicyError(
                 f"rule min_apart = {rules.min_apart}: the plan would go on without {plan.min_apart} site(s) and show their part"
+            )
+        if plan.min_nonzero < rules.min_nonzero:
+            raise PolicyError(
+                f"rule min_nonzero = {rules.min_nonzero}: the plan keeps features of which fewer entries are not 0; fit with "
+                f"min_nonzero={rules.min_nonzero}"
             )
         for kind in plan.kinds:
             self._check_kind(kind)

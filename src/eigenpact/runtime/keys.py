@@ -126,7 +126,7 @@ class Session:
         self.names: tuple[str, ...] = ()
         self.pairs: dict[str, bytes] = {}
         self.digest = b""
-        self._trust, self._nonce = trust, nonce
+        self._trust, self.nonce = trust, nonce
         ed25519 = crypto("hazmat.primitives.asymmetric.ed25519").Ed25519PrivateKey
         stands = ed25519.from_private_bytes(trust.key) if trust.key else ed25519.generate()
         self._private = crypto("hazmat.primitives.asymmetric.x25519").X25519PrivateKey.generate()
@@ -144,7 +144,7 @@ class Session:
         """Look at all members, refuse by name what is wrong, and agree on a key with each; the digest of the roster."""
         members = unpack_roster(roster)
         self._check(members)
-        digest = hashlib.sha256(b"eigenpact roster 1" + self.run.encode() + roster).digest()
+        digest = digest_of_roster(self.run, roster)
         x25519 = crypto("hazmat.primitives.asymmetric.x25519").X25519PublicKey
         pairs = {}
         for other in members:
@@ -181,7 +181,7 @@ class Session:
             raise PolicyError(f"rule participants: site {member.name!r} is not among those whose keys are known here")
         if pins is not None and pins[member.name] != member.identity.hex():
             raise PolicyError(f"rule participants: site {member.name!r} has another key than the one known here")
-        text = _signed_text(self.run, self.epoch, self._nonce, member.name, member.key, member.history)
+        text = _signed_text(self.run, self.epoch, self.nonce, member.name, member.key, member.history)
         try:
             key = crypto("hazmat.primitives.asymmetric.ed25519").Ed25519PublicKey.from_public_bytes(member.identity)
             key.verify(member.signature, text)
@@ -193,7 +193,7 @@ class Session:
 
     def remember(self) -> dict[str, Any]:
         """For another process of this site, in the site's own memory."""
-        told = {name: getattr(self, name).hex() for name in ("digest", "_nonce")}
+        told = {name: getattr(self, name).hex() for name in ("digest", "nonce")}
         told |= {f"member {name}": getattr(self.member, name).hex() for name in PARTS}
         pairs = {name: key.hex() for name, key in self.pairs.items()}
         return told | {"run": self.run, "epoch": self.epoch, "pairs": pairs, "private": self._private.private_bytes_raw().hex()}
@@ -201,7 +201,7 @@ class Session:
     @classmethod
     def recall(cls, site: str, trust: Trust, facts: Mapping[str, Any]) -> Session:
         """Go on where another process of this site stopped."""
-        session = cls(site, trust, facts["run"], facts["epoch"], bytes.fromhex(facts["_nonce"]))
+        session = cls(site, trust, facts["run"], facts["epoch"], bytes.fromhex(facts["nonce"]))
         x25519 = crypto("hazmat.primitives.asymmetric.x25519").X25519PrivateKey
         session._private = x25519.from_private_bytes(bytes.fromhex(facts["private"]))
         session.member = Member(site, *(bytes.fromhex(facts[f"member {name}"]) for name in PARTS))
@@ -209,6 +209,11 @@ class Session:
         session.names = tuple(sorted((site, *session.pairs))) if session.pairs else ()
         session.digest = bytes.fromhex(facts["digest"])
         return session
+
+
+def digest_of_roster(run: str, roster: bytes) -> bytes:
+    """What a roster is called in its session."""
+    return hashlib.sha256(b"eigenpact roster 1" + len(run).to_bytes(4, "little") + run.encode() + roster).digest()
 
 
 def as_member(name: str, arrays: Arrays) -> Member:

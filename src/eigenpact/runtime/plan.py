@@ -37,6 +37,8 @@ class Plan:
         Whether sums are secured (``secure_sum.py``).
     min_apart : int
         Fewest sites that a secured run goes on without: what they have in common can then be computed.  0 if it stops instead.
+    min_nonzero : int
+        Features of which fewer entries are not zero are dropped (``rare.py``); 0 if none are.
     """
 
     solver: str
@@ -47,6 +49,7 @@ class Plan:
     features: tuple[str, ...] | int | None = None
     secure: bool = False
     min_apart: int = 0
+    min_nonzero: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -71,6 +74,7 @@ class Plan:
             and (features is None or is_count(features) or are_texts(features))
             and type(facts["secure"]) is bool
             and is_count(facts["min_apart"])
+            and is_count(facts["min_nonzero"])
         )
         if not good:
             raise PolicyError("rule plan: the announced plan holds values of wrong types; the versions may differ")

@@ -33,6 +33,7 @@ FURTHER: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "secure": (str, '"allowed" or "required"', lambda value: value in ("allowed", "required")),
     "min_participants": (int, "a whole number >= 3: of two, each knows the other's part", lambda value: value >= 3),
     "min_apart": (int, "a whole number >= 0", lambda value: value >= 0),
+    "min_nonzero": (int, "a whole number >= 0", lambda value: value >= 0),
     "participants": (
         dict[str, str],
         "a table of sites with their public keys, 64 hexadecimal digits each",
@@ -104,6 +105,9 @@ class Policy:
         them (``rosters.py``); 0 if they must all be the same.
     min_changed_rows : int
         Fewest rows by which this site's may differ from those of any earlier run (``versions.py``); 1 for any.
+    min_nonzero : int
+        Features of which fewer entries are not zero, at all sites together, must be dropped before anything else is asked
+        (``rare.py``); 0 if all may stay.
     """
 
     solvers: tuple[str, ...]
@@ -135,6 +139,7 @@ class Policy:
     max_delta: float = 1e-6
     max_shares: int = 1
     rows_per_person: int = 1
+    min_nonzero: int = 0
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:

@@ -16,16 +16,18 @@ from . import wire
 from .fingerprint import DIGEST, rows_digest
 from .fixed_point import ROUNDED, quantum, rounded
 from .gate import Gate, columns_of
-from .keys import KEYS, ROSTER, Session, Trust, as_reply, session_key, session_roster
+from .keys import KEYS, ROSTER, Trust, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .purse import Entrusted, Purse, Question, Scales
-from .secure_sum import GRAIN, Masked
+from .rare import SeenRows
+from .secure_sum import GRAIN
+from .site_session import SiteSession
 
 TOLD = "runtime: told at set-up"
 """Under this name a site keeps a digest of what it was told by the functions that agree once."""
 
-REMEMBERED = ("run", "epoch", "last", "digest", "kept", "secured")
+REMEMBERED = ("run", "epoch", "last", "digest", "kept")
 """What a server tells the next process of its site, besides what has a form of its own."""
 
 MAXIMUM = "runtime: maximum"
@@ -170,7 +172,7 @@ class SiteServer:
             X, purse = X.rows, X.purse
         self.name = name
         self.n_features = int(X.shape[1])
-        self._X = X
+        self._X, self._seen = X, SeenRows(X)
         self._features = features
         self._neighbours = neighbours
         self._gate = gate
@@ -182,11 +184,8 @@ class SiteServer:
         self._kept: dict[str, Any] = {}
         self._inbox: dict[str, Arrays] = {}
         self._response: Response | None = None
-        self._trust = trust or Trust()
-        self._session: Session | None = None
-        self._masked: Masked | None = None
+        self._session = SiteSession(name, trust or Trust(), gate)
         self._columns = 0  # that the reply under way tells of
-        self._secured = False  # whether sums of this epoch are masked, or else refused
 
     def position(self, run: str, epoch: int) -> int:
         """The last step executed in this run and epoch; 0 if none."""
@@ -209,8 +208,7 @@ class SiteServer:
         """All that the next request needs, for engines that answer it in another process; see :meth:`recall`."""
         response = None if self._response is None else self._response.arrays
         facts: dict[str, Any] = {key: getattr(self, f"_{key}") for key in REMEMBERED}
-        facts["session"] = None if self._session is None else self._session.remember()
-        facts["masked"] = None if self._masked is None else self._masked.remember()
+        facts["session"] = self._session.remember()
         return pack_memory(facts | {"response": response, "gate": None if self._gate is None else self._gate.remember()})
 
     def recall(self, data: bytes) -> None:
@@ -218,14 +216,10 @@ class SiteServer:
         facts = unpack_memory(data)
         for key in REMEMBERED:
             setattr(self, f"_{key}", facts[key])
-        if facts["session"] is not None:
-            self._session = Session.recall(self.name, self._trust, facts["session"])
-            self._masked = Masked(self._session) if facts["masked"] is not None else None
-            if self._masked is not None:
-                self._masked.recall(facts["masked"])
+        self._session.recall(facts["session"])
         self._response = None if facts["response"] is None else Response(self.name, facts["response"])
         if self._gate is not None and facts["gate"] is not None and not self._gate.recall(facts["gate"]):
-            self._end_session()  # other rows under the same pads would show what changed
+            self._session.end()  # other rows under the same pads would show what changed
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
@@ -251,7 +245,7 @@ class SiteServer:
             response = self._take_step(request, begins)
         except Exception:
             if not begins:
-                self._end_session()  # else a refusal tells something, and the next one more
+                self._session.end()  # else a refusal tells something, and the next one more
             raise
         self._last, self._digest, self._response = request.step, request.digest, response
         return response
@@ -260,60 +254,30 @@ class SiteServer:
         """Check a step, and run it."""
         function = find_local(request.function)
         sizes = self._check(function, request.args)  # before anything is forgotten
-        if self._secured and not begins and self._masked is None and request.kind != "local":
-            raise PolicyError("rule secure: the session of this epoch has ended here, or not begun; begin another")
+        if not begins and request.kind != "local":
+            self._session.check_open()
         if self._gate is not None:
-            secured = self._masked is not None and not begins
+            secured = self._session.masked is not None and not begins
             self._gate.check(request, function, known=() if begins else self._kept, secured=secured)
         if begins:
             self._begin(request.run, request.epoch)
-        if self._masked is not None:
-            self._masked.note(request.kind, function, request.step, request.args)
+        if self._session.masked is not None:
+            self._session.masked.note(request.kind, function, request.step, request.args)
         return self._answer_gated(request, function, sizes)
 
-    def _end_session(self) -> None:
-        """Forget what this site shares with others."""
-        self._session = self._masked = None
-
     def _answer_session(self, request: Request) -> Response:
-        """One of the two requests that secured sums begin with: a first one begins the epoch anew."""
+        """One of the two requests that secured sums begin with, beside the steps: a first one begins the epoch anew."""
         function = find_local(request.function)
         if function is not {KEYS: session_key, ROSTER: session_roster}[request.kind]:
             raise WireError(f"{request.function!r} is not what a session begins with")
         self._check(function, request.args)
         if request.run == self._run and request.epoch < self._epoch:
             raise StepError(f"site {self.name!r} is in epoch {self._epoch}; refused a session of epoch {request.epoch}")
+        again = self._session.repeated(request)
+        response = Response(self.name, again or self._session.answered(request, lambda: self._begin(request.run, request.epoch)))
         if self._gate is not None:
-            self._gate.check_session(request)
-        told = request.args[0].tobytes()
-        if request.kind == KEYS:
-            history = b"" if self._gate is None else self._gate.history(request)
-            self._begin(request.run, request.epoch)
-            self._secured = True
-            self._session = Session(self.name, self._trust, request.run, request.epoch, told, history)
-            response = Response(self.name, as_reply(self._session.member))
-        else:
-            response = Response(self.name, (np.frombuffer(self._joined(request, told), dtype=np.uint8),))
-        if self._gate is not None:
-            self._gate.sent(request, response)
+            self._gate.sent(request, response, again=bool(again))
         return response
-
-    def _joined(self, request: Request, roster: bytes) -> bytes:
-        """Take part in a session, or forget it; the digest of its roster."""
-        session = self._session
-        try:
-            if session is None or session.ready or (session.run, session.epoch) != (request.run, request.epoch):
-                raise PolicyError("rule roster: no session was begun here, or it has its roster already; begin another")
-            digest = session.join(roster)
-            if self._gate is not None:
-                self._gate.check_roster(session)
-        except EigenpactError as error:
-            self._end_session()
-            if self._gate is not None and isinstance(error, PolicyError):
-                self._gate.refused(request.run, str(error), request.function)
-            raise
-        self._masked = Masked(session)
-        return digest
 
     def _answer_aside(self, request: Request) -> Response:
         """The digest of the rows, beside the steps: position and kept state stay as they are."""
@@ -346,8 +310,7 @@ class SiteServer:
         """A new run or epoch: forget everything kept."""
         self._run, self._epoch, self._last, self._digest = run, epoch, 0, ""
         self._kept, self._inbox, self._response = {}, {}, None
-        self._secured = False
-        self._end_session()
+        self._session.forget()
 
     def _check(self, function: LocalFunction, args: Arrays) -> dict[str, int]:
         try:
@@ -357,10 +320,11 @@ class SiteServer:
 
     def _answer(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
-        grain = max(self._grain, GRAIN) if self._masked is not None else self._grain
+        grain = max(self._grain, GRAIN) if self._session.masked is not None else self._grain
         known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
         question = Question(request.run, request.epoch, function.name, request.args)
-        site = Site(self.name, self._X, kept, inbox, *known, self._purse, question)
+        rows = self._X if request.kind == DIGEST else self._seen.given(self._kept)
+        site = Site(self.name, rows, kept, inbox, *known, self._purse, question)
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)
@@ -416,6 +380,6 @@ class SiteServer:
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
         self._columns = columns_of(arrays, self.n_features)
-        if self._masked is not None and request.kind != DIGEST:  # then it is a sum
-            arrays = self._masked.encode(function, arrays)
+        if self._session.masked is not None and request.kind != DIGEST:  # then it is a sum
+            arrays = self._session.masked.encode(function, arrays)
         return Response(self.name, arrays)

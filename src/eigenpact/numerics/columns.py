@@ -1,0 +1,46 @@
+"""Columns of a site's rows: how many entries are not zero, and rows without some of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from .linalg import Array
+from .rows import _to_numpy, add_duplicates
+
+
+def columns_nonzero(X: Any) -> NDArray[np.int64]:
+    """How many entries of each column of X (n x d) are not zero (d,).
+
+    >>> columns_nonzero(np.array([[0.0, 2.0], [0.0, -1.0]])).tolist()
+    [0, 2]
+    """
+    if scipy.sparse.issparse(X):
+        X = add_duplicates(X.tocsr())
+        return np.bincount(X.indices[X.data != 0], minlength=X.shape[1]).astype(np.int64)
+    xp = array_api_compat.array_namespace(X)
+    return np.asarray(_to_numpy(xp.sum(xp.astype(X != 0, xp.int64), axis=0)), dtype=np.int64)
+
+
+def with_zeros(X: Any, columns: Array) -> Any:
+    """A copy of X (n x d) with zeros in these columns, sparse where it is; X itself if there are none.
+
+    >>> with_zeros(np.ones((2, 3)), np.array([1])).tolist()
+    [[1.0, 0.0, 1.0], [1.0, 0.0, 1.0]]
+    """
+    if not len(columns):
+        return X
+    kept = np.ones(int(X.shape[1]), dtype=bool)
+    kept[columns] = False
+    if scipy.sparse.issparse(X):
+        X = X.tocsr(copy=True)
+        X.data[~kept[X.indices]] = 0
+        X.eliminate_zeros()
+        return X
+    xp = array_api_compat.array_namespace(X)
+    where = xp.asarray(kept, device=array_api_compat.device(X))
+    return xp.where(where[None, :], X, xp.zeros_like(X[:1, :]))

@@ -1,0 +1,90 @@
+"""Features that few rows have: a pooled scatter matrix holds whole rows of single people in their columns, so they are dropped.
+
+A site whose policy has ``min_nonzero`` takes part only in runs that, before anything else in an epoch,
+
+1. add up how many entries of each feature are not zero (``count_nonzero``: a sum, secured where sums are), then
+2. tell all sites that sum and the fewest that are allowed (``drop_rare``).
+
+From then on the site's server gives local functions its rows with zeros in every column of which fewer were told.  No function
+sees the entries, whoever asks for what; the answer is the PCA of the columns that are kept, with zeros at the others.
+
+What a site checks: that the count comes first, that the fewest allowed are not below its own rule, and that of no feature fewer
+entries are told than it has itself.  What it cannot check: a coordinator that tells *larger* counts than the sites sent, of whose
+sum no site knows more than its own part.  All sites are told the same, or their masks do not cancel; but a coordinator that lies
+to all keeps rare columns in.  So this rule guards against an oversight, and against results that show too much, not against a
+coordinator who wants these columns.  He learns the pooled counts themselves in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import PolicyError
+from ..numerics.columns import columns_nonzero, with_zeros
+from .local import LocalFunction, Reply, local
+
+if TYPE_CHECKING:
+    from .site import Request, Site
+
+DROPPED = "dropped"
+"""Under this name a site keeps the numbers of the columns that are zero to local functions."""
+
+
+@local(sends={"nonzero": "d"}, bound="count", setup=True)
+def count_nonzero(site: Site) -> Any:
+    """How many entries of each feature are not zero."""
+    return columns_nonzero(site.X)
+
+
+@local(
+    takes={"nonzero": "d", "least": ""},
+    keeps=(DROPPED,),
+    means={"nonzero": "count", "least": "count"},
+    setup=True,
+    once=True,
+)
+def drop_rare(site: Site, nonzero: Any, least: Any) -> Reply:
+    """Remember which features have fewer than ``least`` entries that are not zero, at all sites together."""
+    if np.any(columns_nonzero(site.X) > nonzero):
+        raise PolicyError("rule min_nonzero: of a feature fewer entries were told for all sites than this one has itself")
+    return Reply(keep={DROPPED: rare_features(nonzero, int(least))})
+
+
+class SeenRows:
+    """A site's rows X as local functions see them."""
+
+    def __init__(self, X: Any) -> None:
+        self._X = X
+        self._dropped: Any = ()
+        self._less: Any = None  # the rows with zeros
+
+    def given(self, kept: Mapping[str, Any]) -> Any:
+        """With zeros in the columns that were dropped, by what the site keeps."""
+        dropped = kept.get(DROPPED, ())
+        if not np.array_equal(dropped, self._dropped):
+            self._dropped, self._less = dropped, with_zeros(self._X, dropped) if len(dropped) else None
+        return self._X if self._less is None else self._less
+
+
+def rare_features(nonzero: np.ndarray[Any, Any], least: int) -> np.ndarray[Any, Any]:
+    """Numbers of the features of which fewer than ``least`` entries are not zero.
+
+    >>> rare_features(np.array([3, 40, 0, 10]), 10).tolist()
+    [0, 2]
+    """
+    return np.flatnonzero(np.asarray(nonzero) < least)
+
+
+def check_rare(rule: int, request: Request, function: LocalFunction, told: bool) -> None:
+    """Refuse what comes before rare features are dropped, or drops fewer of them than the ``rule``; 0 if there is none."""
+    if not rule:
+        return
+    if function is drop_rare and int(request.args[1]) < rule:
+        raise PolicyError(
+            f"rule min_nonzero = {rule}: the run would keep features of which {int(request.args[1])} entries are not 0"
+        )
+    if not told and function not in (count_nonzero, drop_rare):
+        raise PolicyError(f"rule min_nonzero = {rule}: rare features are counted and dropped before anything else is asked")
