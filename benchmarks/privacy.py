@@ -9,10 +9,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 
-from benchmarks import privacy_audit, privacy_sums
+from benchmarks import privacy_audit, privacy_dp, privacy_sums
 from benchmarks.table import Row
 
-GROUPS = (privacy_sums, privacy_audit)
+GROUPS = (privacy_sums, privacy_audit, privacy_dp)
 """Files with rows, in the order of the table; each has ``rows(size)``."""
 
 

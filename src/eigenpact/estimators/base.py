@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.method import declaration_of
 from ..algorithms.setup import Problem
 from ..errors import InputError
-from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Spreading
+from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Secured, Spreading
 from ..runtime.consensus import Graph
 from .choices import describe_solver, find_engine, place_proxy, plain
 from .inputs import adopt, hold, is_several_sites
@@ -150,6 +150,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _program(self, algorithm: Any, seed: int) -> Program:
         """The program: from a start and a state to a coroutine."""
 
+    def _secured(self, connection: Connection) -> Secured | None:  # noqa: ARG002
+        """How sums of this run are secured, if they are."""
+        return as_secured(self.secure)
+
     def _problem(self, n_components: int | float | None, seed: int) -> Problem:
         """What is to be solved, for estimators with ``center`` and ``scale``."""
         return Problem(
@@ -195,7 +199,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with self._open_journal(connection, algorithm, seed, order) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
-            secure, plan = as_secured(self.secure), self._plan(algorithm)
+            secure, plan = self._secured(connection), self._plan(algorithm)
             driver = Driver(
                 connection,
                 journal=journal,

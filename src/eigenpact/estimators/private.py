@@ -20,7 +20,8 @@ from ..errors import InputError
 from ..numerics.accounting import epsilon_by_zcdp, epsilon_of, rho_for
 from ..numerics.linalg import Array, fix_signs
 from ..numerics.rows import Rows
-from ..runtime import Connection, Engine, Entrusted, Plan, Program, RoundRecord
+from ..runtime import Connection, Engine, Entrusted, Plan, Program, RoundRecord, Secured
+from ..runtime.keys import LEAST_SITES
 from .base import PooledEstimator
 from .choices import find_engine, find_solver
 from .inputs import check_new_rows
@@ -28,9 +29,6 @@ from .persons import first_rows, persons_of
 from .plans import plan_of
 from .purses import BUDGET_KEYS, purse_in
 from .results import UNSEEN, Result
-
-SECURED = False
-"""Whether sums are secured, so that nobody sees a single reply.  The one place to change when ``secure=True`` is there."""
 
 FITS = 5000
 """Features up to which "auto" adds up scatter matrices."""
@@ -98,6 +96,9 @@ class PrivatePCA(PooledEstimator):
     random_state, engine, journal, callback
         As for ``FederatedPCA``; a journal needs a budget, so that a run that is resumed finds its noise.  Noise does not depend
         on ``random_state``.
+    secure : bool, optional
+        Whether sums are secured, so that nobody sees a single reply, which has a share of the noise alone.  None secures them
+        where there are three sites or more.
 
     Attributes
     ----------
@@ -144,6 +145,7 @@ class PrivatePCA(PooledEstimator):
         engine: Any = "inprocess",
         journal: str | Path | None = None,
         callback: Callable[[RoundRecord], Any] | None = None,
+        secure: bool | None = None,
     ) -> None:
         self.n_components = n_components
         self.epsilon = epsilon
@@ -160,6 +162,7 @@ class PrivatePCA(PooledEstimator):
         self.engine = engine
         self.journal = journal
         self.callback = callback
+        self.secure = secure
 
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None, persons: Any = None) -> Self:
         """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
@@ -241,6 +244,13 @@ class PrivatePCA(PooledEstimator):
         """All of them: to begin anew without a site would spend once more."""
         return max(engine.min_sites, len(connection.sites()))
 
+    def _secured(self, connection: Connection) -> Secured | None:
+        """Always, but where there are too few sites for it; then single replies have their share of the noise alone."""
+        enough = len(connection.sites()) >= LEAST_SITES
+        chosen = (Secured() if enough else None) if self.secure is None else super()._secured(connection)
+        self._masks = chosen is not None
+        return chosen
+
     def _plan(self, algorithm: Any) -> Plan:
         return plan_of(algorithm, 1 + int(getattr(algorithm, "rounds", 1)), int(self.n_components))
 
@@ -285,7 +295,7 @@ class PrivatePCA(PooledEstimator):
         honest, per_person = setup.honest, int(self.rows_per_person or 1)
         rho = begun * self._rho() * per_person**2
         epsilon = epsilon_of(rho, self.delta)
-        single = None if SECURED else epsilon_of(rho * honest, self.delta)
+        single = None if self._masks else epsilon_of(rho * honest, self.delta)
         values = np.maximum(solution.eigenvalues, 0.0)
         return PrivateResult(
             n_components=k,

@@ -20,7 +20,7 @@ INSTEAD = {
 
 def as_secured(secure: Any) -> Secured | None:
     """What the ``secure`` argument of an estimator stands for."""
-    if isinstance(secure, Secured):
+    if secure is None or isinstance(secure, Secured):
         return secure
     if secure not in (True, False) or not isinstance(secure, bool):
         raise InputError(f"secure={secure!r} must be True, False or an instance such as ep.Secured(min_apart=1)")

@@ -35,6 +35,7 @@ from ..errors import InputError, PolicyError, SiteError, WireError
 from ..numerics.whole_numbers import BITS, LIMBS, Words, add_wide, exponent_for, from_fixed, from_wide, negated, to_fixed, to_wide
 from .keys import Session, crypto
 from .local import Arrays, LocalFunction
+from .meanings import WHOLE
 
 SECURED_KINDS = frozenset({"sum", "local"})
 """Collectives of a session: all others show single replies."""
@@ -46,7 +47,7 @@ WITHIN = {"trace": 1.0, "traces": 8.0}
 """How many times the agreed trace a sum is at most, by its declared bound."""
 
 
-MOST = {"count": 2.0**53, "fixed": 2.0**62, "wide": 2.0**224}
+MOST = {"count": 2.0**53, "whole": 2.0**62, "fixed": 2.0**62, "wide": 2.0**224}
 """By form, what no sum of honest parts exceeds, and all but few words that are left of masks do."""
 
 
@@ -70,9 +71,9 @@ class Secured:
 
 @dataclass(frozen=True)
 class Form:
-    """How the numbers of one array are written: as they are, fixed at a power of two, or wide."""
+    """How the numbers of one array are written: as they are, counted or otherwise whole, fixed at a power of two, or wide."""
 
-    kind: Literal["count", "fixed", "wide"]
+    kind: Literal["count", "whole", "fixed", "wide"]
     exponent: int = 0
 
 
@@ -87,8 +88,8 @@ def forms_of(function: LocalFunction, trace: float, sites: int) -> dict[str, For
     forms = {}
     for label, bound in function.bounds.items():
         limit = float(sites) if bound == "unit" else WITHIN.get(bound, 0.0) * trace
-        if bound == "count":
-            forms[label] = Form("count")
+        if bound in WHOLE:
+            forms[label] = Form("count" if bound == "count" else "whole")
         else:
             forms[label] = Form("fixed", exponent_for(limit)) if 0 < limit < np.inf else Form("wide")
     return forms
@@ -195,10 +196,11 @@ def pad(key: bytes, chain: bytes, zeros: bytes) -> Words:
 
 def _as_words(label: str, array: np.ndarray[Any, Any], form: Form) -> Words:
     """Numbers as words of 64 bits, the mask still to come."""
-    if (array.dtype.kind in "iub") != (form.kind == "count"):
-        wanted = "whole numbers" if form.kind == "count" else "doubles"
+    counted = form.kind in WHOLE
+    if (array.dtype.kind in "iub") != counted:
+        wanted = "whole numbers" if counted else "doubles"
         raise WireError(f"{label!r} holds {array.dtype}; in a secured sum it must hold {wanted}: see its declared bound")
-    if form.kind == "count":
+    if counted:
         return np.asarray(array.astype(np.int64)).view(np.uint64)
     try:
         return to_fixed(array.astype(np.float64), form.exponent) if form.kind == "fixed" else to_wide(array)
@@ -207,7 +209,7 @@ def _as_words(label: str, array: np.ndarray[Any, Any], form: Form) -> Words:
 
 
 def _as_numbers(words: Words, form: Form) -> np.ndarray[Any, Any]:
-    if form.kind == "count":
+    if form.kind in WHOLE:
         return words.view(np.int64)
     return from_fixed(words, form.exponent) if form.kind == "fixed" else from_wide(words)
 
