@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..runtime import Ledger
+from ..runtime.keys import session_key
 from ..runtime.ledger import COORDINATOR, Message
 
 SHOWN_SHAPES = 3
@@ -54,6 +55,13 @@ def what_left(ledger: Ledger) -> list[Left]:
             receiver = COORDINATOR if message.receiver == COORDINATOR else "another site"
             groups.setdefault((message.function, receiver), []).append(message)
     return [_left(function, receiver, messages) for (function, receiver), messages in groups.items()]
+
+
+def sums_told(ledger: Ledger) -> str:
+    """Whether the coordinator saw single sites' parts of sums, in words."""
+    if any(message.function == session_key.short_name for message in ledger):
+        return "secured: the coordinator saw no site's part of a sum"
+    return "plain: the coordinator saw every site's part of a sum"
 
 
 def steps(ledger: Ledger) -> list[Step]:

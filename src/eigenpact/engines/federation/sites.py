@@ -22,6 +22,7 @@ from ...runtime.lately import Lately
 from ...runtime.site_ledger import MOST_REFUSALS
 from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
+from .trust import trust_of
 
 MOST_BYTES = 1 << 26
 """Of what an owner says of a site, the names of all columns among it."""
@@ -106,7 +107,8 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         version = digest_of(X, secret, self.name, named).hex()
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret), policy
+        trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, trust=trust), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
