@@ -127,7 +127,9 @@ class Masked:
             if name != self.session.site:
                 self._add_pad(masks, forms, name)
         return tuple(
-            add_wide(part, mask) if form.kind == "wide" else part + mask
+            add_wide(part, mask)
+            if form.kind == "wide"
+            else np.add(part, mask, out=mask)  # a single number stays an array, and wraps
             for part, mask, form in zip(words, masks, forms.values(), strict=True)
         )
 

@@ -83,8 +83,8 @@ def key(
 ) -> None:
     """Make a key for secured sums that nobody else has seen, and print the line that the other sites write into their policies.
 
-    KIT is the folder this site was given; the private key is written there, to secure.key, and stays.  If there is one already, its
-    line is printed again.
+    KIT is the folder this site was given; the private key is written there, to secure.key, and stays.  If there is one already,
+    its line is printed again.
     """
     owned = find_kit(kit, "site")
     public, new = make_own_key(owned, renew=renew)

@@ -89,8 +89,8 @@ def _sums(_site: SiteFile, found: dict[str, Any]) -> str:
     asked = "secured or refused" if policy.secure == "required" else "plain, or secured where the coordinator asks for it"
     if not known.pinned:
         return (
-            f"{asked}; keys of {known.others} others from the federation's list, not pinned: whoever ran federation init has seen "
-            "them all (eigenpact site key makes better ones)"
+            f"{asked}; keys of {known.others} others from the federation's list, not pinned: whoever ran federation init has "
+            "seen them all (eigenpact site key makes better ones)"
         )
     lacking = [name for name in kit.federation.sites if name not in known.keys]
     told = f"{asked}; keys of {known.others} others pinned in the policy" + (f", not of {', '.join(lacking)}" if lacking else "")
