@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
-from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
+from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, Trust, wire
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
-from eigenpact.runtime.local import find_local
+from eigenpact.runtime.local import LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
 
 OWN = "eigenpact:"
@@ -36,6 +36,7 @@ class Victim:
     rules: Mapping[str, Any] = field(default_factory=dict)
     name: str = "lima"
     secret: bytes = b"x" * 32
+    trust: Trust | None = None
 
     def __post_init__(self) -> None:
         self.policy = Policy.from_dict(read_policy(None).to_dict() | self._with_functions())
@@ -43,7 +44,9 @@ class Victim:
         gate = Gate(self.name, self.policy, SiteLedger(self.ledger), n_rows=self.X.shape[0], features=self.X.shape[1], data="v1")
         self.log: list[str] = []
         self.end = SiteEndpoint(
-            SiteServer(self.name, self.X, gate=gate, secret=self.secret), self.policy.max_message_bytes, tell=self.log.append
+            SiteServer(self.name, self.X, gate=gate, secret=self.secret, trust=self.trust),
+            self.policy.max_message_bytes,
+            tell=self.log.append,
         )
 
     def _with_functions(self) -> dict[str, Any]:
@@ -60,10 +63,10 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "") -> None:
+    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", secure: bool = False) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, None)
+        plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, None, secure)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
@@ -73,6 +76,13 @@ class Coordinator:
         arrays = self._send(header, tuple(np.asarray(a) for a in args), self.step)
         self.step += 1
         self.replies += bool(arrays)
+        return arrays
+
+    def aside(self, kind: str, step: int, function: LocalFunction, text: bytes) -> tuple[np.ndarray[Any, Any], ...]:
+        """Ask what a session begins with, beside the steps; the steps begin anew."""
+        header = {"what": "request", "run": self.run, "epoch": self.epoch, "step": step, "kind": kind}
+        arrays = self._send(header | {"function": function.name, "digest": ""}, (np.frombuffer(text, dtype=np.uint8),))
+        self.step = 0
         return arrays
 
     def begin_anew(self) -> None:

@@ -124,7 +124,7 @@ def _left(function: str, receiver: str, messages: list[Message]) -> Left:
         times=max(Counter(message.sender for message in messages).values()),
         bytes_per_site=max(per_site.values()),
         bytes=sum(per_site.values()),
-        setup=all(message.note == "setup" for message in messages),
+        setup=all(message.note.partition(",")[0] == "setup" for message in messages),
     )
 
 

@@ -162,6 +162,8 @@ def renew(
         else:
             done = f"believes the new key of {party} from the next run on, and the old one no longer"
             _spread(folder, coordinator, done, version)
+            if authority.federation.secure:
+                _hand_out(folder, f"the other sites, too: in secured sums they take part with {party} once they know its new key")
 
 
 @app.command("install", epilog="Example: eigenpact federation install heart/cleveland cleveland-renewed-2")
