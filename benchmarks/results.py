@@ -22,6 +22,7 @@ from benchmarks import (
     graph,
     house,
     personalized,
+    privacy,
     robust,
     security,
     statistical,
@@ -41,6 +42,7 @@ FAMILIES = {
     "graph": graph,
     "house": house,
     "personalized": personalized,
+    "privacy": privacy,
     "robust": robust,
     "security": security,
 }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
+    from .report.auditing import audit
     from .runtime import Secured
 
 __version__ = "0.1.0"
@@ -22,6 +23,7 @@ __all__ = [
     "PersonalizedPCA",
     "RobustPCA",
     "Secured",
+    "audit",
     "datasets",
     "engines",
     "errors",
@@ -45,6 +47,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(f"{__name__}.numerics.metrics")
     elif name == "Secured":
         found = import_module(f"{__name__}.runtime").Secured
+    elif name == "audit":
+        found = import_module(f"{__name__}.report.auditing").audit
     else:
         found = getattr(import_module(f"{__name__}.estimators"), name)
     globals()[name] = found

@@ -202,3 +202,21 @@ def test_refused(refused, arguments, told):
 def test_a_json_folder(refused):
     Path("numbers.json").mkdir()
     assert "numbers.json is a folder" in refused("compare", *FILES, "--json", "numbers.json")
+
+
+def test_it_says_what_single_replies_tell(run):
+    """One line a solver, about the last site, in the table and in the JSON file."""
+    out = run("compare", *FILES, "-k", 2, "--solver", "gram", "--solver", "one-shot", "--json", "numbers.json").stdout
+    assert "Relative error of west's scatter C_i" in " ".join(out.split())
+    told = {one["name"]: one["single_replies"] for one in json.loads(Path("numbers.json").read_text())["runs"]}
+    error, _, after = told["gram"].partition(" ")
+    assert float(error) <= 1e-12
+    assert after == "in the end, 1e-06 after 1 round"
+    assert all(words in out for words in told.values())
+
+
+def test_many_features_are_not_attacked_in_passing(run):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.save(f"{name}.npy", rng.normal(size=(20, 130)))
+    assert "not attacked: more than 128 features" in run("compare", "a.npy", "b.npy", "-k", 2, "--solver", "gram").stdout

@@ -201,7 +201,7 @@ def test_too_few_rounds_do_not_determine_the_scatter() -> None:
     with pytest.raises(ep.errors.InputError, match="21 equations do not determine 56 unknowns; give more rounds"):
         fit_scatter(*messages)
     (reply,) = faps_run("random", 1)[0].replies("A", "scatter_action")
-    some = [reply.args[0][:, :4], reply.arrays[0][:, :4]]  # 40 equations, of which symmetry makes 34
+    some = [reply.args[0][:, :5], reply.arrays[0][:, :5]]  # 15 entries are left, and at most 9 equations that tell of them
     assert error(fit_scatter(*messages[:3], *some, starts=1).scatter, C) > 0.05
 
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from .commands import compare, coordinator, demo, federation, fit, reproduce, show, site, site_check, transform
+from .commands import audit, compare, coordinator, demo, federation, fit, reproduce, show, site, site_check, transform
 from .consoles import print_error, stdout
 
 
@@ -32,6 +32,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 app.command("demo", epilog="Example: eigenpact demo")(demo.command)
 app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
 app.command("compare", epilog="Example: eigenpact compare north.csv south.csv west=w.npy -k 10")(compare.command)
+app.command("audit", epilog="Example: eigenpact audit --rows 200,150,100 --features 30 --solver krylov")(audit.command)
 app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)

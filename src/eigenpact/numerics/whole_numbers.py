@@ -51,8 +51,9 @@ def to_fixed(array: Array, exponent: int) -> Words:
     >>> to_fixed(np.array([1.0, -0.25]), 2).view(np.int64).tolist()
     [4, -1]
     """
-    scaled = np.rint(np.ldexp(array, exponent))
-    if not np.all(np.abs(scaled) <= 2.0 ** (BITS + 1)):  # also where it is not a number
+    scaled = np.asarray(_times_power(array, exponent))
+    np.rint(scaled, out=scaled)
+    if not max(scaled.max(initial=0.0), -scaled.min(initial=0.0)) <= 2.0 ** (BITS + 1):  # also where one is not a number
         raise InputError("a number is larger than the bound that was agreed on for the sum")
     return np.asarray(scaled.astype(np.int64)).view(np.uint64)
 
@@ -63,7 +64,14 @@ def from_fixed(words: Words, exponent: int) -> Array:
     >>> float(from_fixed(to_fixed(np.array(0.75), 10) + to_fixed(np.array(-0.5), 10), 10))
     0.25
     """
-    return np.asarray(np.ldexp(words.view(np.int64).astype(np.float64), -exponent))
+    return np.asarray(_times_power(words.view(np.int64).astype(np.float64), -exponent))
+
+
+def _times_power(array: Array, exponent: int) -> Array:
+    """Times a power of two; by one product where that is one, which is several times faster."""
+    if abs(exponent) > 1000:
+        return np.asarray(np.ldexp(array, exponent))
+    return np.asarray(array * math.ldexp(1.0, exponent))
 
 
 def to_wide(array: Array) -> Words:

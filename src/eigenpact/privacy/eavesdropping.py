@@ -93,5 +93,10 @@ class Eavesdropper:
 
     def _hear(self, request: Request, response: Response) -> None:
         if response.arrays:
-            asked = request.epoch, request.step, request.kind, short_name(request.function)
-            self.heard.append(Overheard(*asked, response.site, tuple(a.copy() for a in request.args), response.arrays))
+            self.heard.append(overheard(request, response))
+
+
+def overheard(request: Request, response: Response) -> Overheard:
+    """A reply as it is kept: arguments are copied, for a program may write over its own."""
+    asked = request.epoch, request.step, request.kind, short_name(request.function)
+    return Overheard(*asked, response.site, tuple(a.copy() for a in request.args), response.arrays)

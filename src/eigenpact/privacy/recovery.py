@@ -52,7 +52,7 @@ def minimum_norm(blocks: Array, products: Array) -> Array:
     array([[2., 0.],
            [1., 0.]])
     """
-    Q, CQ = _basis_and_product(blocks, products)
+    Q, CQ = basis_and_product(blocks, products)
     Phi: Array = CQ @ Q.T
     return Phi
 
@@ -69,7 +69,7 @@ def symmetric(blocks: Array, products: Array) -> Array:
     array([[2., 1.],
            [1., 0.]])
     """
-    Q, CQ = _basis_and_product(blocks, products)
+    Q, CQ = basis_and_product(blocks, products)
     rest = CQ - Q @ (Q.T @ CQ)
     return Q @ symmetrize(Q.T @ CQ) @ Q.T + rest @ Q.T + Q @ rest.T
 
@@ -98,7 +98,7 @@ def first_message(Z: Array, M: Array) -> tuple[float, Array]:
     return float(np.trace(inside)) / Z.shape[1], M - Z @ inside
 
 
-def _basis_and_product(blocks: Array, products: Array) -> tuple[Array, Array]:
+def basis_and_product(blocks: Array, products: Array) -> tuple[Array, Array]:
     """An orthonormal basis Q (d x r) of the blocks and C Q, by a singular value decomposition B = Q S V^T: C Q = G V S^-1.
 
     Blocks of an iteration that converges are nearly dependent.  A column of G V is known to about eps times the longest column of

@@ -34,6 +34,7 @@ from ..estimators import FederatedPCA
 from ..estimators.choices import joint_solvers
 from ..estimators.inputs import hold
 from ..numerics.linalg import Array
+from ..privacy.replies import Recorded, from_products, in_short
 from ..runtime import COORDINATOR, Ledger, RoundRecord, Sites, find_local
 from .messages import Left, bytes_text, what_left
 from .styles import solver_of
@@ -44,6 +45,9 @@ OnRound = Callable[[str, RoundRecord], object]
 
 TOL, MAX_ROUNDS = 1e-8, 500
 """Loose and long enough for solvers that converge linearly."""
+
+AUDITED_FEATURES = 128
+"""Up to so many, the replies of the last site are attacked; ``eigenpact audit`` takes its time for more."""
 
 MOST_CURVES = 8
 """More in one picture are not told apart."""
@@ -81,7 +85,10 @@ class Revealed(Left):
 
 @dataclass(frozen=True)
 class Run:
-    """One solver's run.  A solver that could not run has a ``reason`` and no numbers."""
+    """One solver's run.  A solver that could not run has a ``reason`` and no numbers.
+
+    ``single_replies`` says how well the last site's scatter C_i was computed from its single replies.
+    """
 
     name: str
     outcome: str
@@ -96,6 +103,7 @@ class Run:
     kkt: float | None = None
     revealed: tuple[Revealed, ...] = ()
     curve: tuple[Point, ...] = ()
+    single_replies: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +257,18 @@ class _Measure:
         """Scaled KKT residual of Z (d x k), and the sine of its largest angle to the truth."""
         return self._pooled.residual(Z), self._reference.sine(Z)
 
+    @property
+    def n_features(self) -> int:
+        """Features of the problem."""
+        return self._pooled.setup.n_features
+
+    def told_by_replies(self, engine: Watched, ledger: Ledger, sites: Sequence[str]) -> str:
+        """How well the replies of the one site that was listened to give its scatter, and by which round."""
+        if not engine.listened:
+            return f"not attacked: more than {AUDITED_FEATURES} features"
+        truth = {name: rows.scatter() for name, rows in zip(sites, self._pooled.rows, strict=True)}
+        return in_short(from_products(Recorded(engine.heard, ledger, self.n_features, truth), engine.listened))
+
     def seconds(self, now: float) -> float:
         """Seconds the solver has taken until ``now``."""
         return now - self._begin - self._measuring
@@ -258,7 +278,8 @@ def _run(
     name: str, solver: Algorithm, held: Sites, settings: Mapping[str, Any], measure: _Measure, on_round: OnRound | None
 ) -> Run:
     """Run one solver; what stops it is told, not raised."""
-    engine = Watched()
+    audited = list(held)[-1]  # the first is the coordinator's own
+    engine = Watched(listened=audited if measure.n_features <= AUDITED_FEATURES else "")
 
     def callback(record: RoundRecord) -> None:
         measure(record)
@@ -288,6 +309,7 @@ def _run(
         kkt=residual,
         revealed=_revealed(pca.ledger_, engine.steps),
         curve=tuple(measure.curve),
+        single_replies=measure.told_by_replies(engine, pca.ledger_, tuple(held)),
     )
 
 

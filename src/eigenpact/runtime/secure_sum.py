@@ -33,7 +33,6 @@ import numpy as np
 
 from ..errors import InputError, PolicyError, SiteError, WireError
 from ..numerics.whole_numbers import BITS, LIMBS, Words, add_wide, exponent_for, from_fixed, from_wide, negated, to_fixed, to_wide
-from . import wire
 from .keys import Session, crypto
 from .local import Arrays, LocalFunction
 
@@ -106,8 +105,11 @@ class Masked:
         """Go on with a request; one that would show a single reply is refused."""
         if kind not in SECURED_KINDS:
             raise PolicyError(f"rule secure: {kind!r} would show this site's own reply, and the sums of this run are secured")
-        asked = f"{kind} {step} {wire.digest(function.name, args, size=32)}"
-        self._chain = hashlib.sha256(self._chain + asked.encode()).digest()
+        asked = hashlib.sha256(self._chain + f"{kind} {step} {function.name}".encode())
+        for a in args:
+            asked.update(f"|{a.dtype.name}{a.shape}|".encode())
+            asked.update(np.ascontiguousarray(a).data)
+        self._chain = asked.digest()
         self._trace = agreed_trace(function, args, self._trace)
 
     def remember(self) -> dict[str, Any]:
@@ -123,19 +125,18 @@ class Masked:
         forms = forms_of(function, self._trace, len(self.session.names))
         words = [_as_words(label, a, form) for a, (label, form) in zip(arrays, forms.items(), strict=True)]
         masks = [np.zeros_like(part) for part in words]
+        zeros = bytes(8 * sum(mask.size for mask in masks))
         for name in self.session.names:
             if name != self.session.site:
-                self._add_pad(masks, forms, name)
+                self._add_pad(masks, forms, name, zeros)
         return tuple(
-            add_wide(part, mask)
-            if form.kind == "wide"
-            else np.add(part, mask, out=mask)  # a single number stays an array, and wraps
+            add_wide(part, mask) if form.kind == "wide" else np.add(part, mask, out=mask)
             for part, mask, form in zip(words, masks, forms.values(), strict=True)
         )
 
-    def _add_pad(self, masks: list[Words], forms: Mapping[str, Form], other: str) -> None:
+    def _add_pad(self, masks: list[Words], forms: Mapping[str, Form], other: str, zeros: bytes) -> None:
         """Add the pad that is shared with another site, or take it away, in place."""
-        stream = pad(self.session.pairs[other], self._chain, sum(mask.size for mask in masks))
+        stream = pad(self.session.pairs[other], self._chain, zeros)
         at, adds = 0, self.session.site < other
         for i, (mask, form) in enumerate(zip(masks, forms.values(), strict=True)):
             part = stream[at : at + mask.size].reshape(mask.shape)
@@ -153,13 +154,13 @@ def combine(function: LocalFunction, forms: Mapping[str, Form], replies: Iterabl
     totals: list[Words] | None = None
     for arrays in replies:
         if totals is None:
-            totals = [a.copy() for a in arrays]
+            totals = [np.array(a) for a in arrays]
             continue
         for i, (a, form) in enumerate(zip(arrays, forms.values(), strict=True)):
             if form.kind == "wide":
                 totals[i] = add_wide(totals[i], a)
             else:
-                totals[i] += a
+                np.add(totals[i], a, out=totals[i])  # of arrays, also those of one number: scalars warn when they wrap
     found = tuple(_as_numbers(a, form) for a, form in zip(totals or (), forms.values(), strict=True))
     _check_bounded(function, forms, found)
     return found
@@ -177,19 +178,19 @@ def check_encoded(function: LocalFunction, forms: Mapping[str, Form], arrays: Ar
     function.check_reply((*shown, *arrays[len(shown) :]), sizes)
 
 
-def pad(key: bytes, chain: bytes, size: int) -> Words:
-    """The pad of so many words that a pair's key gives for a transcript.
+def pad(key: bytes, chain: bytes, zeros: bytes) -> Words:
+    """The pad, as long as ``zeros``, that a pair's key gives for a transcript.
 
-    >>> a, b = pad(bytes(32), b"one", 4), pad(bytes(32), b"one", 4)
-    >>> bool((a == b).all()), bool((a == pad(bytes(32), b"two", 4)).any())
-    (True, False)
+    >>> a, b = pad(bytes(32), b"one", bytes(32)), pad(bytes(32), b"one", bytes(32))
+    >>> bool((a == b).all()), bool((a == pad(bytes(32), b"two", bytes(32))).any()), a.size
+    (True, False, 4)
     """
     ciphers = crypto("hazmat.primitives.ciphers")
     drawn = hmac.digest(key, b"eigenpact pad 1" + chain, "sha256")
     encryptor = ciphers.Cipher(ciphers.algorithms.AES(drawn), ciphers.modes.CTR(bytes(16))).encryptor()
-    words = np.zeros(size + 2, dtype="<u8")  # update_into wants room for a block more
-    encryptor.update_into(bytes(8 * size), words.view(np.uint8).data)
-    return words[:size]
+    words = np.empty(len(zeros) // 8 + 2, dtype="<u8")  # update_into wants room for a block more
+    encryptor.update_into(zeros, words.view(np.uint8).data)
+    return words[:-2]
 
 
 def _as_words(label: str, array: np.ndarray[Any, Any], form: Form) -> Words:

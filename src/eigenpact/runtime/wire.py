@@ -113,9 +113,9 @@ def _check_dtype(name: Any) -> None:
         raise WireError(f"message array of dtype {name!r}: allowed are {', '.join(sorted(DTYPES))}")
 
 
-def digest(name: str, arrays: Iterable[np.ndarray[Any, Any]], size: int = 16) -> str:
+def digest(name: str, arrays: Iterable[np.ndarray[Any, Any]]) -> str:
     """Digest of a function's name and arguments, to tell a repeated request from a different one."""
-    h = hashlib.blake2b(name.encode(), digest_size=size)
+    h = hashlib.blake2b(name.encode(), digest_size=16)
     for a in arrays:
         h.update(f"|{a.dtype.name}{a.shape}|".encode())
         h.update(np.asarray(a, order="C").reshape(-1).view(np.uint8).data)

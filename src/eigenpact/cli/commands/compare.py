@@ -18,7 +18,7 @@ from ...report.messages import bytes_text
 from ...runtime.ledger import COORDINATOR
 from ...storage import write_json
 from .. import tables
-from ..consoles import stderr, stdout, tell
+from ..consoles import harmless, stderr, stdout, tell
 from ..options import Center, CenterOption, Files, JsonFile, NoProgress, Scale, ScaleOption, Seed, preprocessing
 from ..outputs import check_json, check_picture
 from ..progress import shown_status
@@ -109,6 +109,8 @@ def _report(comparison: Comparison, own: str, console: Console) -> None:
     console.print()
     for name, meaning in dict.fromkeys((row.function, row.meaning) for run in comparison.runs for row in run.revealed):
         console.print(f"{name}: {meaning}", highlight=False, markup=False)
+    console.print()
+    console.print(_attacked(comparison))
     console.print(
         f'\nSums are not secured: the {COORDINATOR} sees each site\'s reply before it adds them up; "needed" says what would be '
         "enough.\n",
@@ -191,6 +193,18 @@ def _revealed(comparison: Comparison) -> Table:
     table.add_section()
     for run in runs:
         _add(table, run.name, [row for row in run.revealed if row not in common])
+    return table
+
+
+def _attacked(comparison: Comparison) -> Table:
+    """What the audit says in short: how well the last site's scatter followed from its single replies."""
+    site = harmless(list(comparison.sites)[-1])
+    table = tables.compact(f"Relative error of {site}'s scatter C_i, from its single replies\n(more: eigenpact audit)")
+    table.add_column("solver")
+    table.add_column("C_i from single replies")
+    for run in comparison.runs:
+        if run.single_replies:
+            table.add_row(run.name, run.single_replies)
     return table
 
 
