@@ -13,7 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from eigenpact.errors import SiteError
+from eigenpact.runtime import Plan
+from eigenpact.runtime.fingerprint import rows_digest
 from eigenpact.runtime.keys import Member, _signed_text, pack_roster
+from eigenpact.runtime.letters import hello
 from tests.attacks.coordinator import Coordinator, Refused
 from tests.attacks.secured import NAMES, NONCE, REQUIRED, Brought
 
@@ -260,3 +263,20 @@ def test_a_coordinator_that_speaks_to_one_site_alone_learns_nothing(tmp_path: Pa
     ]
     with pytest.raises(Refused, match="rule participants: site 'oslo' has another key"):
         brought.join("lima", [lima, *made_up])
+
+
+def test_the_digest_of_the_rows_is_told_in_mid_session(tmp_path: Path) -> None:
+    """As a coordinator asks that resumes with sites that are still there: no pad of a sum is used for it, the session stays."""
+    brought = Brought(tmp_path)
+    kinds, lima = ("digest", "local", "sum"), "lima"
+    for name, victim in brought.sites.items():
+        run = Coordinator(victim, secure=True)
+        plan = Plan("auto", (*victim.policy.functions, rows_digest.name), kinds, 50, 1, None, True)
+        run._send(hello("r1", 0, "plan") | {"plan": plan.to_dict()})
+        brought.runs[name] = run
+    brought.begin()
+    _, _, n, _ = brought.summed("count_and_sum")
+    (digest,) = brought.runs[lima].aside("digest", -1, rows_digest, bytes(32))
+    assert digest.dtype == np.uint8
+    brought.runs[lima].step = 1
+    assert brought.summed("count_and_sum")[2] == n

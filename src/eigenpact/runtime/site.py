@@ -392,6 +392,6 @@ class SiteServer:
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
         self._columns = columns_of(arrays, self.n_features)
-        if self._masked is not None:  # then it is a sum
+        if self._masked is not None and request.kind == "sum":  # else the digest of the rows, beside the steps: no pad is for it
             arrays = self._masked.encode(function, arrays)
         return Response(self.name, arrays)
