@@ -31,8 +31,9 @@ CASES = (
     conformance.Case("krylov", options={"solver": "krylov", "max_rounds": 4}),
     conformance.Case("faps", options={"solver": ep.solvers.FAPS(start="random"), "max_rounds": 3}),
     conformance.Case("hot-potato", options={"solver": "hot-potato"}),
+    conformance.Case("gram, secured", options={"solver": "gram", "secure": True}),
 )
-"""The solver with fewest rounds, one that takes several, one with kept state, and a chain from site to site."""
+"""The solver with fewest rounds, one that takes several, one with kept state, a chain from site to site, and secured sums."""
 
 
 class FlowerParties:
