@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, engines, errors, solvers
-    from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, RobustPCA
+    from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
     from .report.auditing import audit
@@ -21,6 +21,7 @@ __all__ = [
     "GraphKernelPCA",
     "GraphPCA",
     "PersonalizedPCA",
+    "PrivatePCA",
     "RobustPCA",
     "Secured",
     "audit",

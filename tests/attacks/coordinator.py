@@ -14,6 +14,7 @@ from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, Site
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
 from eigenpact.runtime.local import LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
+from eigenpact.runtime.versions import row_hashes, version_of
 
 OWN = "eigenpact:"
 VERSIONS = {"spread": 2, "spread_by_feature": 2, "keep_centre": 2, "keep_own_centre": 2}
@@ -37,11 +38,15 @@ class Victim:
     name: str = "lima"
     secret: bytes = b"x" * 32
     trust: Trust | None = None
+    versioned: bool = False
 
     def __post_init__(self) -> None:
         self.policy = Policy.from_dict(read_policy(None).to_dict() | self._with_functions())
         self.ledger = self.folder / f"{self.name}.jsonl"
-        gate = Gate(self.name, self.policy, SiteLedger(self.ledger), n_rows=self.X.shape[0], features=self.X.shape[1], data="v1")
+        sizes = {"n_rows": self.X.shape[0], "features": self.X.shape[1]}
+        rows = row_hashes(self.X, self.secret) if self.versioned else None
+        version = "v1" if rows is None else version_of(rows, self.secret)
+        gate = Gate(self.name, self.policy, SiteLedger(self.ledger), **sizes, data=version, rows=rows)
         self.log: list[str] = []
         self.end = SiteEndpoint(
             SiteServer(self.name, self.X, gate=gate, secret=self.secret, trust=self.trust),

@@ -33,7 +33,7 @@ def brought(tmp_path: Path) -> Brought:
 
 def signed(name: str, key: bytes, by: Ed25519PrivateKey) -> Member:
     """A member whom the coordinator made up, signed as it should be."""
-    text = _signed_text("r1", 0, NONCE, name, key)
+    text = _signed_text("r1", 0, NONCE, name, key, b"")
     return Member(name, key, by.public_key().public_bytes_raw(), by.sign(text))
 
 
@@ -68,6 +68,7 @@ def forged(brought: Brought, members: list[Member]) -> dict[str, Callable[[], An
     return {
         "swapped": lambda: [lima, replace(oslo, key=FRESH), quito],
         "replayed": lambda: [lima, old, quito],
+        "history left out": lambda: [lima, replace(oslo, history=b"" if oslo.history else b"[]"), quito],
         "unsigned": lambda: [lima, replace(oslo, signature=bytes(64)), quito],
         "wrong key": lambda: [lima, signed("oslo", FRESH, stranger), quito],
         "no point": lambda: [lima, replace(oslo, identity=b"\xff" * 32), quito],
@@ -91,9 +92,10 @@ def forged(brought: Brought, members: list[Member]) -> dict[str, Callable[[], An
 
 
 WHY = {
-    "swapped": "rule roster: the key of site 'oslo' is not signed by it for this session: it is of another, or forged",
-    "replayed": "rule roster: the key of site 'oslo' is not signed by it for this session: it is of another, or forged",
-    "unsigned": "rule roster: the key of site 'oslo' is not signed by it",
+    "swapped": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or forged",
+    "replayed": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or forged",
+    "history left out": "rule roster: key and history of site 'oslo' are not signed by it for this session",
+    "unsigned": "rule roster: key and history of site 'oslo' are not signed by it",
     "wrong key": "rule participants: site 'oslo' has another key than the one known here",
     "no point": "rule participants: site 'oslo' has another key than the one known here",
     "duplicate": "rule roster: site 'oslo' stands there twice",

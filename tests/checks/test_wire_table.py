@@ -1,4 +1,4 @@
-"""What one-shot, hot potato and the methods on graphs really send is what the page docs/reference/wire-table.md tells.
+"""What one-shot, hot potato, private methods and those on graphs really send is what the page docs/reference/wire-table.md tells.
 
 The exact solvers are compared in ``test_every_solver.py``, personalized and robust PCA beside their algorithms.
 """
@@ -28,6 +28,7 @@ RING = "ring:2"
 SETUP = "Set-up of every solver of FederatedPCA and PersonalizedPCA"
 SUMS = "Products with the pooled scatter"
 GOSSIP = "Graph: averages by gossip"
+MOMENTS = "Set-up of every solver of PrivatePCA"
 AGREED = {"count_and_sum", "spread", "keep_centre"}
 SIZES = {"own_directions": {"k": K}, "pass_over": {"q": K + 1}}
 """What sizes stand for: hot potato carries one direction more than it is asked for."""
@@ -51,6 +52,10 @@ def joint(solver: Any) -> ep.FederatedPCA:
 
 def on_ring(method: str, **options: Any) -> ep.GraphKernelPCA:
     return ep.GraphKernelPCA(K, gamma=0.05, graph=RING, solver=method, random_state=0, **options)
+
+
+def private(solver: str) -> ep.PrivatePCA:
+    return ep.PrivatePCA(K, epsilon=50, delta=1e-6, row_bound=9, solver=solver, random_state=0)
 
 
 def merged(merge: Any) -> Method:
@@ -98,6 +103,8 @@ METHODS = {
     "GraphPCA": Method(ep.GraphPCA(K, graph=RING, random_state=0), (GOSSIP, TRACKING), TRACKED),
     "neighbourhood": Method(on_ring("neighbourhood"), ("neighbourhood",), {"send_rows"}),
     "own": Method(on_ring("own"), ("own",), set()),
+    "noisy-gram": Method(private("noisy-gram"), (MOMENTS, "noisy-gram"), {"noisy_moments", "noisy_triangle"}),
+    "noisy-subspace": Method(private("noisy-subspace"), (MOMENTS, "noisy-subspace"), {"noisy_moments", "noisy_product"}),
 }
 
 
@@ -123,6 +130,7 @@ def fits(told: list[Shape], message: Message) -> bool:
     return len(told) == len(message.shapes) and all(s.fits(a, sizes) for s, a in zip(told, message.shapes, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::eigenpact.errors.NotIdentifiableWarning")
 @pytest.mark.parametrize("label", METHODS)
 def test_ledger_matches_the_wire_table(label: str) -> None:
     """Every message is one that the page tells, array by array; every function that should have sent did; rounds add up."""

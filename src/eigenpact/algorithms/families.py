@@ -9,6 +9,7 @@ from .graph.network import GraphSolution
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .private.moments import MOMENTS
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -55,4 +56,5 @@ FAMILIES: dict[FamilyName, Family] = {
     "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
     "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
     "graph": Family("GraphKernelPCA", GraphSolution),
+    "private": Family("PrivatePCA", Solution, (MOMENTS,)),
 }

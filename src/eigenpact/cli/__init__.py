@@ -10,7 +10,20 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
-from .commands import audit, compare, coordinator, demo, federation, fit, reproduce, show, site, site_check, transform
+from .commands import (
+    audit,
+    compare,
+    coordinator,
+    demo,
+    federation,
+    fit,
+    reproduce,
+    show,
+    site,
+    site_budget,
+    site_check,
+    transform,
+)
 from .consoles import print_error, stdout
 
 
@@ -38,6 +51,7 @@ app.command("transform", epilog="Example: eigenpact transform model/ north.csv -
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
 app.add_typer(federation.app, name="federation")
 app.add_typer(coordinator.app, name="coordinator")
+site.app.command("budget", epilog="Example: eigenpact site budget heart/cleveland")(site_budget.command)
 site.app.command("check", epilog="Example: eigenpact site check heart/cleveland/site.toml")(site_check.command)
 app.add_typer(site.app, name="site")
 

@@ -21,7 +21,7 @@ from ..storage import read_regular
 SHIPPED = ("auto", "gram", "krylov", "lanczos", "davidson", "subspace")
 """What a new kit allows: exact solvers of which a site answers sums alone; auto takes gram or krylov."""
 
-ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA", "PrivatePCA"))
 COORDINATOR_TIMEOUT = 60.0
 MOST_BYTES = 1 << 20
 """Of a file of settings."""
@@ -48,6 +48,10 @@ allow_gather = false     # one-shot starts: the coordinator would see this site'
 allow_at = false         # a function at this site alone
 allow_max = false        # maxima: the coordinator sees single replies
 allow_chain = false      # a state passed from site to site
+max_epsilon = 1.0        # what private solvers (noisy-gram, noisy-subspace) may reveal in all; for nothing if exact ones run, too
+max_delta = 1e-6
+max_shares = 1           # sites that noise may be divided among, which then must trust each other; 1 if sums are not secured
+rows_per_person = 1      # the most rows of one person in this table, which private solvers hide together
 allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
 secure = "{{secure}}"    # "required": this site replies to secured sums alone, of which nobody sees its part; else "allowed"
 min_participants = 3     # sites of a secured sum, at least

@@ -5,6 +5,7 @@ from .graph.pca import GraphPCA
 from .model_files import load_model, save_model
 from .pca import FederatedPCA
 from .personalized import PersonalizedPCA
+from .private import PrivatePCA
 from .robust import RobustPCA
 
-__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA", "PersonalizedPCA", "RobustPCA", "load_model", "save_model"]
+__all__ = ["FederatedPCA", "GraphKernelPCA", "GraphPCA", "PersonalizedPCA", "PrivatePCA", "RobustPCA", "load_model", "save_model"]

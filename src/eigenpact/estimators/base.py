@@ -78,6 +78,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         algorithm = secured(self._find_algorithm(engine)) if self.secure else self._find_algorithm(engine)
         order = tuple(held)
         graph = self._find_graph(engine, order)
+        held = self._entrusted(held)
         outcome = engine.execute(held, lambda connection: self._run(connection, algorithm, engine, order), graph=graph)
         self.history_, self.ledger_ = outcome.history, outcome.ledger
         result = self._result_type.from_outcome(outcome)
@@ -128,6 +129,14 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _meet(self, connection: Connection, order: tuple[str, ...]) -> None:
         """Look at the sites before anything is asked of them; ``order`` names those of this process."""
+
+    def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
+        """The rows of this process (site -> rows) as they are given to the engine."""
+        return held
+
+    def _least_sites(self, engine: Engine, connection: Connection) -> int:  # noqa: ARG002
+        """How many sites must be left for a run to go on."""
+        return engine.min_sites
 
     def _find_graph(self, engine: Engine, held: tuple[str, ...]) -> Graph | None:  # noqa: ARG002
         """Node -> neighbours, for programs without a coordinator, to be kept as ``graph_``; None for the others."""
@@ -193,7 +202,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 callback=self.callback,
                 own=own,
                 graph=self.graph_,
-                min_sites=engine.min_sites,
+                min_sites=self._least_sites(engine, connection),
                 plan=plan if secure is None else secured_plan(plan, secure),
                 secure=secure,
             )

@@ -51,7 +51,8 @@ def to_fixed(array: Array, exponent: int) -> Words:
     >>> to_fixed(np.array([1.0, -0.25]), 2).view(np.int64).tolist()
     [4, -1]
     """
-    scaled = np.asarray(_times_power(array, exponent))
+    with np.errstate(over="ignore"):  # refused below
+        scaled = np.asarray(_times_power(array, exponent))
     np.rint(scaled, out=scaled)
     if not max(scaled.max(initial=0.0), -scaled.min(initial=0.0)) <= 2.0 ** (BITS + 1):  # also where one is not a number
         raise InputError("a number is larger than the bound that was agreed on for the sum")

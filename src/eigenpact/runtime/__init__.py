@@ -13,15 +13,17 @@ from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
 from .mail import MailConnection, SiteEndpoint
 from .plan import Plan
 from .policy import Policy
+from .purse import Entrusted, Limits, Purse, read_budget
 from .secure_sum import Secured
 from .site import Request, Response, Site, SiteServer
 from .site_ledger import SiteLedger, read_site_ledger, shortened
 from .tapping import tapped
 
 __all__ = [
-    "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Exchange",
-    "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Local", "LocalFunction", "MailConnection", "Max",
-    "Message", "Outcome", "Plan", "Policy", "Post", "Program", "Progress", "Reply", "Request", "Response",
-    "RoundRecord", "Secured", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites", "Spreading", "Sum", "Trust",
-    "find_local", "greeting", "local", "read_site_ledger", "shortened", "signed_by", "tapped", "wire_table", "with_kept",
+    "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Entrusted",
+    "Exchange", "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Limits", "Local", "LocalFunction",
+    "MailConnection", "Max", "Message", "Outcome", "Plan", "Policy", "Post", "Program", "Progress", "Purse", "Reply",
+    "Request", "Response", "RoundRecord", "Secured", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites",
+    "Spreading", "Sum", "Trust", "find_local", "greeting", "local", "read_budget", "read_site_ledger", "shortened",
+    "signed_by", "tapped", "wire_table", "with_kept",
 ]  # fmt: skip

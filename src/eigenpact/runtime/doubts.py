@@ -39,7 +39,9 @@ class Doubts:
         wrong = function.check_forms(arrays, summed=sites > 1) if arrays else ""
         if wrong or function.doubt is None:
             return wrong
-        return function.doubt(self._told.setdefault(who, Told(sites)), *args, *arrays)
+        told = self._told.setdefault(who, Told())
+        told.sites = sites  # a journal does not keep it
+        return function.doubt(told, *args, *arrays)
 
     def numbers(self) -> dict[str, dict[str, float]]:
         """By site, the single numbers that were noted: a journal keeps them."""

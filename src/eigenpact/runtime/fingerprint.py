@@ -76,7 +76,7 @@ def _dense_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any]]]:
     n, d = (int(length) for length in X.shape)
     step = max(1, PIECE_BYTES // (8 * max(1, d)))
     for first in range(0, max(1, n), step):  # at least one, which tells the dtype
-        yield (np.ascontiguousarray(_to_numpy(X[first : min(first + step, n), :])),)
+        yield (np.ascontiguousarray(to_numpy(X[first : min(first + step, n), :])),)
 
 
 def _sparse_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
@@ -92,7 +92,7 @@ def _sparse_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
         yield rows.data, rows.indices.astype(np.int64, copy=False), np.diff(rows.indptr).astype(np.int64, copy=False)
 
 
-def _to_numpy(block: Any) -> np.ndarray[Any, Any]:
+def to_numpy(block: Any) -> np.ndarray[Any, Any]:
     """Rows of another array library as numpy has them, copied from the GPU if they lie there."""
     for method in ("cpu", "get"):  # torch, cupy
         if not isinstance(block, np.ndarray) and hasattr(block, method):

@@ -18,8 +18,9 @@ from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
-from .rosters import isolated
+from .rosters import isolated, pack_history
 from .site_ledger import SiteLedger, shortened
+from .versions import Hashes
 
 if TYPE_CHECKING:
     from .keys import Session
@@ -30,6 +31,10 @@ RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 MOST_PLANS = 20
 """Plans by which one run is admitted: each is a row of the site's ledger.  A run that is resumed has the plan it had."""
+
+
+MOST_SHOWN = 5
+"""Sites that a refusal names."""
 
 
 class Gate:
@@ -45,10 +50,20 @@ class Gate:
         The site's columns in order, or their number.
     data : str
         The version of the rows: what was answered is counted for each.
+    rows : Hashes, optional
+        Keyed hashes of the rows (``versions.py``), by which they are compared with those of earlier runs.
     """
 
     def __init__(
-        self, site: str, policy: Policy, ledger: SiteLedger, *, n_rows: int, features: Sequence[str] | int, data: str = ""
+        self,
+        site: str,
+        policy: Policy,
+        ledger: SiteLedger,
+        *,
+        n_rows: int,
+        features: Sequence[str] | int,
+        data: str = "",
+        rows: Hashes | None = None,
     ) -> None:
         self._site = site
         self._policy = policy
@@ -56,7 +71,7 @@ class Gate:
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
         self._n_features = features if isinstance(features, int) else len(features)
-        self._data = data
+        self._data, self._rows = data, rows
         self._plan: Plan | None = None
         self._run, self._sent = "", 0
         self._withdrawn = ""  # why the plan would no longer be admitted
@@ -102,18 +117,26 @@ class Gate:
         self._ledger.last_sent = max(self._ledger.last_sent, self._sent)
 
     def remember(self) -> dict[str, Any]:
-        """The run that was admitted and its plan, for another process of this site."""
-        return {"run": self._run, "sent": self._sent, "plan": None if self._plan is None else self._plan.to_dict()}
+        """The run that was admitted, its plan and the version of the rows, for another process of this site."""
+        plan = None if self._plan is None else self._plan.to_dict()
+        return {"run": self._run, "sent": self._sent, "plan": plan, "data": self._data}
 
-    def recall(self, facts: Mapping[str, Any]) -> None:
-        """Go on with what another process of this site admitted; the site's rules may have changed since, and hold."""
+    def recall(self, facts: Mapping[str, Any]) -> bool:
+        """Go on with what another process of this site admitted, unless the rows are others, which is told.
+
+        The site's rules may have changed since, and hold.
+        """
+        same = bool(facts["data"] == self._data)
         if facts["plan"] is None:
-            return
+            return same
         self._plan, self._run, self._sent = Plan.from_dict(facts["plan"]), facts["run"], facts["sent"]
         try:
             self._check_plan(self._plan)
+            if not same:
+                raise PolicyError("rule plan: this site's rows changed since the run was admitted here; begin another")
         except PolicyError as error:
             self._withdrawn = str(error)
+        return same
 
     def check(self, request: Request, function: LocalFunction, known: Collection[str] = (), secured: bool = False) -> None:
         """Refuse a request that breaks a rule or was not announced.
@@ -143,15 +166,25 @@ class Gate:
             self.refused(request.run, str(error), request.function)
             raise
 
+    def history(self, request: Request) -> bytes:
+        """The sites of secured sums that these rows were in, as other sites of a session are told (``rosters.py``)."""
+        try:
+            with self._ledger.locked():
+                return pack_history(self._ledger.rosters(self._data))
+        except PolicyError as error:
+            self.refused(request.run, str(error), request.function)
+            raise
+
     def check_roster(self, session: Session) -> None:
-        """Refuse a session whose sums would show, beside earlier ones, what few sites have; else write it down."""
+        """Refuse a session whose sums would show, beside any that its sites know of, what few have; else write it down."""
         rule, names = self._policy.min_apart, list(session.names)
         with self._ledger.locked():
-            shown = isolated([*self._ledger.rosters(self._data), names], rule)
+            shown = isolated([*self._ledger.rosters(self._data), *session.histories, names], rule)
             if shown:
                 raise PolicyError(
-                    f"rule min_apart = {rule}: these rows were in secured sums over other sites before; with those over "
-                    f"{', '.join(names)} the part of {' and '.join(shown)} could be computed; ask the same sites as before"
+                    f"rule min_apart = {rule}: rows of these sites were in secured sums over other sites before, so that the "
+                    f"part of {' and '.join(shown[:MOST_SHOWN])} could be computed; ask the same sites as before "
+                    f"(now {', '.join(names)})"
                 )
             self._ledger.write(run=session.run, what="session", epoch=session.epoch, roster=names, data=self._data)
 
@@ -167,6 +200,7 @@ class Gate:
                 else:
                     self._check_rounds(request.run)
                     self._check_columns(columns)
+                    self._note_rows()
                 self._ledger.write(
                     run=request.run,
                     what="sent again" if again else "sent",
@@ -224,7 +258,15 @@ class Gate:
             raise PolicyError(f"rule max_components = {rules.max_components}: the plan asks for {plan.n_components}")
         if self._n_rows < rules.min_rows:
             raise PolicyError(f"rule min_rows = {rules.min_rows}: this site has fewer")
+        if self._rows is not None:
+            self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         self._check_features(plan.features)
+
+    def _note_rows(self) -> None:
+        """Before anything of these rows leaves: others that another process let out meanwhile count, too."""
+        if self._rows is not None:
+            self._ledger.versions.check(self._data, self._rows, self._policy.min_changed_rows)
+            self._ledger.versions.keep(self._data, self._rows)
 
     def _check_features(self, wanted: tuple[str, ...] | int | None) -> None:
         mine = self._features

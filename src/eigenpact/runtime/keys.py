@@ -2,15 +2,18 @@
 
 A *session* begins each epoch of a run whose sums are secured (``secure_sum.py``), with two requests beside the steps:
 
-1. ``session_key``: every site makes a key for this session alone (X25519) and sends its public half, signed with the key that
-   stands for the site (Ed25519), over run, epoch and the coordinator's number for this session.
-2. ``session_roster``: every site is sent all names, public halves and signatures.  It sees that its own is among them as it made
-   it, that no name or key stands there twice, that all are signed, that they are whom its owner trusts, and that they are enough.
-   Then it has a key in common with each of the others: HKDF of the X25519 secret, salted with the digest of the whole roster,
-   so that sites that were sent different rosters have no key in common.
+1. ``session_key``: every site makes a key for this session alone (X25519) and sends its public half and its history, the
+   rosters in which its rows were before (``rosters.py``), signed with the key that stands for the site (Ed25519), over run,
+   epoch and the coordinator's number for this session.
+2. ``session_roster``: every site is sent all names, public halves, histories and signatures.  It sees that its own is among
+   them as it made it, that no name or key stands there twice, that all are signed, that they are whom its owner trusts, and that
+   they are enough.  Then it has a key in common with each of the others: HKDF of the X25519 secret, salted with the digest of
+   the whole roster, so that sites that were sent different rosters have no key in common.
 
 Keys live in the memory of the site's processes and are gone with the session.  They are never written to a journal: a run that is
-resumed agrees on new ones.  Whoever passes the messages on can keep a session from coming about, but not read in it.
+resumed agrees on new ones.  Whoever passes the messages on can keep a session from coming about, but not read in it.  Nor can
+he change a history or leave one out: the signature would fail.  A whole answer of an earlier session, with an older history, has
+an older key, and its site could not unmask what others add for it: sums would be noise.
 
 Who stands for a site, in rising order of trust: a key made on the spot (all sites in one process), the key of its kit as the
 authority signed it (whoever made the kits has seen it), a key that the site made itself and others have pinned (nobody else has).
@@ -31,6 +34,7 @@ import numpy as np
 from ..errors import MissingExtraError, PolicyError, WireError
 from .forms import fits
 from .local import Arrays, local
+from .rosters import HISTORY_BYTES, unpack_history
 
 if TYPE_CHECKING:
     from .site import Site
@@ -46,18 +50,23 @@ KEY_BYTES, SIGNATURE_BYTES = 32, 64
 LEAST_SITES = 3
 """With two, each knows the other's part from the sum."""
 
-SIGNED = b"eigenpact session key 1"
+SIGNED = b"eigenpact session key 2"
 """What the signature of a session's key begins with."""
 
 
 @local(
     takes={"nonce": str(KEY_BYTES)},
-    sends={"key": str(KEY_BYTES), "identity": str(KEY_BYTES), "signature": str(SIGNATURE_BYTES)},
+    sends={
+        "key": str(KEY_BYTES),
+        "identity": str(KEY_BYTES),
+        "signature": str(SIGNATURE_BYTES),
+        "history": f"<={HISTORY_BYTES}",
+    },
     means={"nonce": "bits"},
     setup=True,
 )
 def session_key(site: Site, nonce: Any) -> Any:  # noqa: ARG001
-    """A site's public key for one session, the public key that stands for the site, and its signature."""
+    """A site's public key for one session, the public key that stands for the site, its signature, and earlier rosters."""
     raise WireError("a session's keys are made by the site's server, beside the steps")
 
 
@@ -88,12 +97,17 @@ class Trust:
 
 @dataclass(frozen=True)
 class Member:
-    """A site in a roster: its public key for the session, the one that stands for it, and its signature."""
+    """A site in a roster: its public key for the session, the one that stands for it, its signature, and its history."""
 
     name: str
     key: bytes
     identity: bytes
     signature: bytes
+    history: bytes = b""
+
+
+PARTS = ("key", "identity", "signature", "history")
+"""What a site answers to ``session_key``, in order."""
 
 
 class Session:
@@ -106,8 +120,9 @@ class Session:
     (True, False, ('a', 'b', 'c'))
     """
 
-    def __init__(self, site: str, trust: Trust, run: str, epoch: int, nonce: bytes) -> None:
+    def __init__(self, site: str, trust: Trust, run: str, epoch: int, nonce: bytes, history: bytes = b"") -> None:
         self.site, self.run, self.epoch = site, run, epoch
+        self.histories: tuple[tuple[str, ...], ...] = ()  # earlier rosters, as the others told
         self.names: tuple[str, ...] = ()
         self.pairs: dict[str, bytes] = {}
         self.digest = b""
@@ -117,7 +132,8 @@ class Session:
         self._private = crypto("hazmat.primitives.asymmetric.x25519").X25519PrivateKey.generate()
         key = self._private.public_key().public_bytes_raw()
         identity = stands.public_key().public_bytes_raw()
-        self.member = Member(site, key, identity, stands.sign(_signed_text(run, epoch, nonce, site, key)))
+        signature = stands.sign(_signed_text(run, epoch, nonce, site, key, history))
+        self.member = Member(site, key, identity, signature, history)
 
     @property
     def ready(self) -> bool:
@@ -138,6 +154,7 @@ class Session:
                 except ValueError as error:  # a point that gives everybody the same secret
                     raise PolicyError(f"rule roster: the session's key of site {other.name!r} is none") from error
                 pairs[other.name] = _derived(secret, digest, *sorted((self.site, other.name)))
+        self.histories = tuple({roster: None for m in members for roster in unpack_history(m.history, m.name)})
         self.pairs, self.names, self.digest = pairs, tuple(sorted(m.name for m in members)), digest
         return digest
 
@@ -170,19 +187,20 @@ class Session:
                 f"rule participants: site {member.name!r} has another key than the one known here; if it made one "
                 "(eigenpact site key), write that into this site's policy"
             )
-        text = _signed_text(self.run, self.epoch, self._nonce, member.name, member.key)
+        text = _signed_text(self.run, self.epoch, self._nonce, member.name, member.key, member.history)
         try:
             key = crypto("hazmat.primitives.asymmetric.ed25519").Ed25519PublicKey.from_public_bytes(member.identity)
             key.verify(member.signature, text)
         except (crypto("exceptions").InvalidSignature, ValueError) as error:
             raise PolicyError(
-                f"rule roster: the key of site {member.name!r} is not signed by it for this session: it is of another, or forged"
+                f"rule roster: key and history of site {member.name!r} are not signed by it for this session: they are of "
+                "another, or forged"
             ) from error
 
     def remember(self) -> dict[str, Any]:
         """For another process of this site, in the site's own memory."""
         told = {name: getattr(self, name).hex() for name in ("digest", "_nonce")}
-        told |= {f"member {name}": getattr(self.member, name).hex() for name in ("key", "identity", "signature")}
+        told |= {f"member {name}": getattr(self.member, name).hex() for name in PARTS}
         pairs = {name: key.hex() for name, key in self.pairs.items()}
         return told | {"run": self.run, "epoch": self.epoch, "pairs": pairs, "private": self._private.private_bytes_raw().hex()}
 
@@ -192,7 +210,7 @@ class Session:
         session = cls(site, trust, facts["run"], facts["epoch"], bytes.fromhex(facts["_nonce"]))
         x25519 = crypto("hazmat.primitives.asymmetric.x25519").X25519PrivateKey
         session._private = x25519.from_private_bytes(bytes.fromhex(facts["private"]))
-        session.member = Member(site, *(bytes.fromhex(facts[f"member {name}"]) for name in ("key", "identity", "signature")))
+        session.member = Member(site, *(bytes.fromhex(facts[f"member {name}"]) for name in PARTS))
         session.pairs = {name: bytes.fromhex(key) for name, key in facts["pairs"].items()}
         session.names = tuple(sorted((site, *session.pairs))) if session.pairs else ()
         session.digest = bytes.fromhex(facts["digest"])
@@ -206,7 +224,7 @@ def as_member(name: str, arrays: Arrays) -> Member:
 
 def as_reply(member: Member) -> Arrays:
     """What a site answers to ``session_key``."""
-    return tuple(np.frombuffer(part, dtype=np.uint8) for part in (member.key, member.identity, member.signature))
+    return tuple(np.frombuffer(getattr(member, name), dtype=np.uint8) for name in PARTS)
 
 
 def new_nonce() -> np.ndarray[Any, Any]:
@@ -216,7 +234,7 @@ def new_nonce() -> np.ndarray[Any, Any]:
 
 def pack_roster(members: Sequence[Member]) -> bytes:
     """All members as bytes, the same for all sites."""
-    rows = [[m.name, m.key.hex(), m.identity.hex(), m.signature.hex()] for m in sorted(members, key=lambda m: m.name)]
+    rows = [[m.name, *(getattr(m, name).hex() for name in PARTS)] for m in sorted(members, key=lambda m: m.name)]
     return json.dumps(rows, separators=(",", ":")).encode()
 
 
@@ -225,12 +243,12 @@ def unpack_roster(roster: bytes) -> list[Member]:
     sizes = (KEY_BYTES, KEY_BYTES, SIGNATURE_BYTES)
     try:
         rows = json.loads(roster)
-        if not fits(rows, list[tuple[str, str, str, str]]):
+        if not fits(rows, list[tuple[str, str, str, str, str]]):
             raise ValueError
         members = [Member(name, *(bytes.fromhex(part) for part in parts)) for name, *parts in rows]
     except (ValueError, RecursionError) as error:
         raise PolicyError("rule roster: it is no list of sites with their keys") from error
-    if any(len(part) != n for m in members for part, n in zip((m.key, m.identity, m.signature), sizes, strict=True)):
+    if any(len(getattr(m, name)) != n for m in members for name, n in zip(PARTS[:3], sizes, strict=True)):
         raise PolicyError("rule roster: a key or signature is too short or too long")
     return members
 
@@ -243,9 +261,9 @@ def crypto(module: str) -> Any:
         raise MissingExtraError(f"secured sums and kits need cryptography ({error}): pip install 'eigenpact[secure]'") from error
 
 
-def _signed_text(run: str, epoch: int, nonce: bytes, site: str, key: bytes) -> bytes:
+def _signed_text(run: str, epoch: int, nonce: bytes, site: str, key: bytes, history: bytes) -> bytes:
     """What a site signs; every part has its length before it, so that none can be read as another."""
-    parts = (run.encode(), str(epoch).encode(), nonce, site.encode(), key)
+    parts = (run.encode(), str(epoch).encode(), nonce, site.encode(), key, history)
     return SIGNED + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
 

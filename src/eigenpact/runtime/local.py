@@ -49,6 +49,7 @@ BOUNDS = {
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
     "squares": "sums of squares, not negative, at most n times the trace about the origin",
     "count": "a number of rows",
+    "whole": "whole numbers of either sign, noise among them; the sum fits into 64 bits",
     "none": "no bound known before the run",
 }
 """Names of magnitude bounds, for secure sums and for readers."""

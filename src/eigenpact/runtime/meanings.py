@@ -94,6 +94,10 @@ def _counted(a: np.ndarray[Any, Any]) -> str:
     return _not_negative(a) if a.dtype.kind in "iu" else f"it holds {a.dtype}, not whole numbers"
 
 
+def _integers(a: np.ndarray[Any, Any]) -> str:
+    return "" if a.dtype == np.int64 else f"it holds {a.dtype}, not int64"
+
+
 def _double(a: np.ndarray[Any, Any]) -> str:
     return _ordinary(a) if a.dtype == np.float64 else f"it holds {a.dtype}, not float64"
 
@@ -113,8 +117,11 @@ def _squares(a: np.ndarray[Any, Any]) -> str:
     return "" if np.all(a >= 0) else "it holds what is no sum of squares"  # infinite where they overflow: see who is to blame
 
 
-REPLIES: Mapping[str, Check] = {"count": _counted, "squares": _squares, "none": _ordinary}
+REPLIES: Mapping[str, Check] = {"count": _counted, "whole": _integers, "squares": _squares, "none": _ordinary}
 """How replies are looked at, by the bound that is declared of them; by default as doubles."""
+
+WHOLE = frozenset({"count", "whole"})
+"""Bounds of replies that are whole numbers: their sum is one of integers, secured or not."""
 
 
 def wrong_reply(bound: str, array: np.ndarray[Any, Any]) -> str:

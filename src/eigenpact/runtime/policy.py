@@ -9,16 +9,21 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from ..errors import InputError, WireError
+from ..numerics.accounting import LARGEST_EPSILON
 from .fingerprint import DIGEST
 from .forms import fits, shown
 from .local import find_local
 from .plan import are_texts
+from .purse import Limits
 
 SINGLE_REPLIES = {"gather": "allow_gather", "at": "allow_at", "max": "allow_max", "chain": "allow_chain", DIGEST: "allow_digest"}
 """Collectives in which somebody sees a single site's reply by intent, and the rule that allows each."""
 
 MOST_BITS = 48
 """Of replies in fixed point: beyond, what one reply rounds away is found by averaging over fewer than a policy lets out."""
+
+MOST = {"max_epsilon": LARGEST_EPSILON, "max_delta": 0.01}
+"""Beyond it nothing would be promised."""
 
 ALWAYS = frozenset({"sum", "local"})
 """Collectives that need no rule of their own."""
@@ -77,6 +82,13 @@ class Policy:
     secret_streams : bool
         Whether random streams here, which choose rows to hold out, begin with what only this site knows; else with the seed and
         the site's name, which a coordinator knows.
+    max_epsilon, max_delta : float
+        What private solvers may reveal in all runs together, for one row or one person; spent is what stands in the budget file
+        beside the site's ledger.  It promises nothing where ``solvers`` holds exact ones, too.
+    max_shares : int
+        The most sites that noise may be divided among, on trust that they add their shares; 1 where sums are not secured.
+    rows_per_person : int
+        The most rows of one person in the table, as its owner knows: all of them are hidden together.
     allow_digest : bool
         Whether runs with a journal are allowed, which ask for a keyed digest of the rows (``fingerprint.py``).  The function
         that makes it need not be listed.
@@ -88,7 +100,10 @@ class Policy:
         With whom this site takes part in secured sums, by the keys that they made (``eigenpact site key``); empty for the keys
         of the federation's kits.
     min_apart : int
-        Fewest sites by which rosters of secured runs over the same rows may differ; 0 if they must all be the same.
+        Fewest sites by which rosters of secured runs over the same rows may differ, as far as the sites that take part know of
+        them (``rosters.py``); 0 if they must all be the same.
+    min_changed_rows : int
+        Fewest rows by which this site's may differ from those of any earlier run (``versions.py``); 1 for any.
     """
 
     solvers: tuple[str, ...]
@@ -115,6 +130,11 @@ class Policy:
     min_participants: int = 3
     participants: Mapping[str, str] = field(default_factory=dict, hash=False)
     min_apart: int = 0
+    min_changed_rows: int = 10
+    max_epsilon: float = 1.0
+    max_delta: float = 1e-6
+    max_shares: int = 1
+    rows_per_person: int = 1
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:
@@ -130,6 +150,7 @@ class Policy:
             good, wanted = {
                 "bool": (isinstance(value, bool), "true or false"),
                 "int": (fits(value, int) and value > 0, "a whole number > 0"),
+                "float": (fits(value, float) and value > 0, "a number > 0"),
                 "tuple[str, ...]": (are_texts(value), "a list of texts"),
             }.get(str(known[name].type), (True, ""))
             if name in FURTHER:
@@ -137,6 +158,8 @@ class Policy:
                 good = fits(value, form) and check(value)
             if name == "reply_bits" and good and value > MOST_BITS:
                 good, wanted = False, f"at most {MOST_BITS}, or exact_replies = true"
+            if name in MOST and good and value > MOST[name]:
+                good, wanted = False, f"at most {MOST[name]:g}"
             if not good:
                 raise InputError(f"{where}: rule {name} = {shown(value)} must be {wanted}")
         missing = [name for name in ("solvers", "functions") if name not in facts]
@@ -153,6 +176,11 @@ class Policy:
     def grain(self) -> float:
         """The share of the pooled trace that replies are rounded to; 0 where they are exact."""
         return 0.0 if self.exact_replies else 2.0**-self.reply_bits
+
+    @property
+    def limits(self) -> Limits:
+        """What may be spent on noise."""
+        return Limits(float(self.max_epsilon), float(self.max_delta), self.max_shares, self.rows_per_person)
 
     def load(self) -> None:
         """Import the owner's modules, and see that every function is known that the rules name: a slip would allow less."""

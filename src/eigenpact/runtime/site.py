@@ -19,6 +19,7 @@ from .gate import Gate, columns_of
 from .keys import KEYS, ROSTER, Session, Trust, as_reply, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
+from .purse import Entrusted, Purse, Question, Scales
 from .secure_sum import GRAIN, Masked
 
 TOLD = "runtime: told at set-up"
@@ -56,6 +57,10 @@ class Site:
         What only this site knows, where its owner keeps such a thing.
     secret_streams : bool
         Whether random streams begin with it.
+    purse : Purse, optional
+        Where noise comes from that hides single rows, and what it costs is written down.
+    question : Question, optional
+        What is asked now.
     """
 
     name: str
@@ -68,6 +73,19 @@ class Site:
     min_rows: int = 1
     secret: bytes = field(default=b"", repr=False)
     secret_streams: bool = True
+    purse: Purse | None = None
+    question: Question | None = None
+
+    def noise(self, rho: float, honest: int, scales: Scales) -> np.ndarray[Any, Any]:
+        """This site's share of the noise with which the sum costs rho, as whole numbers: the same if the question is repeated.
+
+        ``scales`` are the standard deviations in steps of all noise together and how many numbers have each; a share has one
+        ``honest``-th of the variance.  Refused if that is more than the owner lets be spent.
+        """
+        if self.purse is None or self.question is None:
+            raise SiteError(f"site {self.name!r} has no purse to take noise from; it is asked through a server")
+        shares = [(scale / np.sqrt(max(1, honest)), count) for scale, count in scales]
+        return self.purse.noise(self.question, float(rho), int(honest), shares)
 
     def rng(self, seed: int) -> np.random.Generator:
         """A random stream of this site's own, determined by the seed and the site's name; nobody else's with a secret."""
@@ -146,7 +164,10 @@ class SiteServer:
         features: tuple[str, ...] = (),
         secret: bytes = b"",
         trust: Trust | None = None,
+        purse: Purse | None = None,
     ) -> None:
+        if isinstance(X, Entrusted):
+            X, purse = X.rows, X.purse
         self.name = name
         self.n_features = int(X.shape[1])
         self._X = X
@@ -154,6 +175,7 @@ class SiteServer:
         self._neighbours = neighbours
         self._gate = gate
         self._secret = secret
+        self._purse = purse or Purse()
         self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
         self._secret_streams = gate is None or gate.policy.secret_streams
         self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
@@ -202,8 +224,8 @@ class SiteServer:
             if self._masked is not None:
                 self._masked.recall(facts["masked"])
         self._response = None if facts["response"] is None else Response(self.name, facts["response"])
-        if self._gate is not None and facts["gate"] is not None:
-            self._gate.recall(facts["gate"])
+        if self._gate is not None and facts["gate"] is not None and not self._gate.recall(facts["gate"]):
+            self._end_session()  # other rows under the same pads would show what changed
 
     def execute(self, request: Request, after: int) -> Response:
         """Run one step, or repeat its reply, or refuse."""
@@ -265,9 +287,10 @@ class SiteServer:
             self._gate.check_session(request)
         told = request.args[0].tobytes()
         if request.kind == KEYS:
+            history = b"" if self._gate is None else self._gate.history(request)
             self._begin(request.run, request.epoch)
             self._secured = True
-            self._session = Session(self.name, self._trust, request.run, request.epoch, told)
+            self._session = Session(self.name, self._trust, request.run, request.epoch, told, history)
             response = Response(self.name, as_reply(self._session.member))
         else:
             response = Response(self.name, (np.frombuffer(self._joined(request, told), dtype=np.uint8),))
@@ -336,7 +359,8 @@ class SiteServer:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
         grain = max(self._grain, GRAIN) if self._masked is not None else self._grain
         known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
-        site = Site(self.name, self._X, kept, inbox, *known)
+        question = Question(request.run, request.epoch, function.name, request.args)
+        site = Site(self.name, self._X, kept, inbox, *known, self._purse, question)
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)

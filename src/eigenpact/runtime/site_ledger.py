@@ -15,6 +15,7 @@ from ..errors import FileError, InputError
 from ..storage import open_regular, owner_only, parse_json, read_regular, replace_private, sync, writing
 from .forms import fits, misfit
 from .lately import Lately
+from .versions import Versions
 
 SECRET_BYTES = 32
 MOST_TOLD = 500
@@ -41,6 +42,7 @@ class SiteLedger:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.versions = Versions(self.path.with_name(self.path.name + ".rows"))
         self._file: IO[bytes] | None = None  # while it is locked
         self._forget()
         if self.path.exists():

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...runtime import Gate, Policy, SiteEndpoint, SiteLedger, SiteServer
-from ...runtime.fingerprint import digest_of
+from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
+from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
+from ...runtime.versions import row_hashes, version_of
 from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
 from .trust import trust_of
@@ -105,10 +106,12 @@ class SiteFacts:
         ledger = SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
-        version = digest_of(X, secret, self.name, named).hex()
-        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version)
+        rows = row_hashes(X, secret)
+        version = version_of(rows, secret)
+        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
+        purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, trust=trust), policy
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""

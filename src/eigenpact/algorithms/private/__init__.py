@@ -1,0 +1,1 @@
+"""Methods of which nothing exact leaves a site: every sum has noise in it that hides any single row."""
