@@ -92,8 +92,8 @@ def forged(brought: Brought, members: list[Member]) -> dict[str, Callable[[], An
 
 
 WHY = {
-    "swapped": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or forged",
-    "replayed": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or forged",
+    "swapped": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or",
+    "replayed": "rule roster: key and history of site 'oslo' are not signed by it for this session: they are of another, or",
     "history left out": "rule roster: key and history of site 'oslo' are not signed by it for this session",
     "unsigned": "rule roster: key and history of site 'oslo' are not signed by it",
     "wrong key": "rule participants: site 'oslo' has another key than the one known here",

@@ -1,4 +1,4 @@
-"""Who stands for a site in secured sums, and whom it takes part with (ADR 17).
+"""Who stands for a site in secured sums, and whom it takes part with (ADR 18).
 
 By default it is the key of the site's kit, and the others' keys are those of the list that the authority signed: whoever ran
 ``federation init`` has seen all private keys, and could sit between the sites.  ``eigenpact site key`` makes a key at the site
