@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
-from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
+from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, Trust, wire
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
-from eigenpact.runtime.local import find_local
+from eigenpact.runtime.local import LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
 from eigenpact.runtime.versions import row_hashes, version_of
 
@@ -37,6 +37,7 @@ class Victim:
     rules: Mapping[str, Any] = field(default_factory=dict)
     name: str = "lima"
     secret: bytes = b"x" * 32
+    trust: Trust | None = None
     versioned: bool = False
 
     def __post_init__(self) -> None:
@@ -48,7 +49,9 @@ class Victim:
         gate = Gate(self.name, self.policy, SiteLedger(self.ledger), **sizes, data=version, rows=rows)
         self.log: list[str] = []
         self.end = SiteEndpoint(
-            SiteServer(self.name, self.X, gate=gate, secret=self.secret), self.policy.max_message_bytes, tell=self.log.append
+            SiteServer(self.name, self.X, gate=gate, secret=self.secret, trust=self.trust),
+            self.policy.max_message_bytes,
+            tell=self.log.append,
         )
 
     def _with_functions(self) -> dict[str, Any]:
@@ -65,12 +68,11 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0) -> None:
+    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0, secure: bool = False) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        plan = Plan(
-            solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, min_nonzero=min_nonzero
-        )
+        asked = solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1
+        plan = Plan(*asked, secure=secure, min_nonzero=min_nonzero)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
@@ -80,6 +82,13 @@ class Coordinator:
         arrays = self._send(header, tuple(np.asarray(a) for a in args), self.step)
         self.step += 1
         self.replies += bool(arrays)
+        return arrays
+
+    def aside(self, kind: str, step: int, function: LocalFunction, text: bytes) -> tuple[np.ndarray[Any, Any], ...]:
+        """Ask what a session begins with, beside the steps; the steps begin anew."""
+        header = {"what": "request", "run": self.run, "epoch": self.epoch, "step": step, "kind": kind}
+        arrays = self._send(header | {"function": function.name, "digest": ""}, (np.frombuffer(text, dtype=np.uint8),))
+        self.step = 0
         return arrays
 
     def begin_anew(self) -> None:

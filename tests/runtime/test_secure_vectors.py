@@ -93,9 +93,7 @@ def test_the_package_keeps_to_the_protocol() -> None:
     assert keys.digest_of_roster(RUN, ROSTER).hex() == known["roster digest"]
     digest = bytes.fromhex(known["roster digest"])
     private = {name: X25519PrivateKey.from_private_bytes(PRIVATE[name]) for name in NAMES}
-    pairs = {
-        f"{a}{b}": keys._derived(private[a].exchange(private[b].public_key()), digest, a, b) for a, b in ("AB", "AC", "BC")
-    }
+    pairs = {f"{a}{b}": keys._derived(private[a].exchange(private[b].public_key()), digest, a, b) for a, b in ("AB", "AC", "BC")}
     assert {name: key.hex() for name, key in pairs.items()} == known["pair keys"]
     replies = {}
     for name in NAMES:
