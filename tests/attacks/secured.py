@@ -26,7 +26,9 @@ from eigenpact.runtime.secure_sum import Masked, combine, forms_of
 from tests.attacks.coordinator import Coordinator, Victim, known
 
 NAMES = ("lima", "oslo", "quito")
-NONCE = b"n" * 32
+NONCE = (1).to_bytes(32, "little")
+"""The number of the first session."""
+
 REQUIRED = {"secure": "required", "min_rows": 5}
 
 
@@ -53,13 +55,16 @@ class Brought:
         self.sites = {name: Victim(X, folder, rules, name, trust=Trust(keys[name], pins, least)) for name, X in self.rows.items()}
         self.masked: dict[str, list[tuple[Arrays, Arrays]]] = {name: [] for name in names}
         self.runs: dict[str, Coordinator] = {}
+        self.sessions = 0
 
     def announce(self, run: str = "r1", secure: bool = True) -> None:
         """Have a run admitted everywhere."""
         self.runs = {name: Coordinator(victim, run, secure=secure) for name, victim in self.sites.items()}
 
-    def members(self, nonce: bytes = NONCE, names: Sequence[str] | None = None) -> list[Member]:
-        """Have sites make their keys."""
+    def members(self, nonce: bytes = b"", names: Sequence[str] | None = None) -> list[Member]:
+        """Have sites make their keys, for a session of this number, or else the next one."""
+        self.sessions += 1
+        nonce = nonce or self.sessions.to_bytes(32, "little")
         return [as_member(name, self.runs[name].aside(KEYS, KEY_ASIDE, session_key, nonce)) for name in names or self.sites]
 
     def join(self, site: str, roster: bytes | Sequence[Member]) -> bytes:

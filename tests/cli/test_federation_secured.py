@@ -162,7 +162,7 @@ def test_a_site_without_a_kit_knows_nobody_that_its_policy_does_not_name(run: Ca
     """A Flower node of somebody's own: its key comes of its secret, so that every process of it has the same."""
     told = run("site", "describe", "west", "--data", "west.npy", "--policy", policy_file(tmp_path), "-o", "west.json").stdout
     server, _ = SiteFacts.read(str(tmp_path / "west.json"), "this test").server()
-    found = server._trust
+    found = server._session._trust
     assert found.pins is not None
     assert found.pins == {"west": public_of(found.key)}
     assert f'west = "{public_of(found.key)}"' in told

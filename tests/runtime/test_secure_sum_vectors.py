@@ -1,6 +1,6 @@
 """The protocol of secured sums, written once more from its page with nothing but primitives, and held against the vectors there.
 
-``python -m tests.runtime.test_secure_vectors`` writes the file anew, from this second reading and not from the package.
+``python -m tests.runtime.test_secure_sum_vectors`` writes the file anew, from this second reading and not from the package.
 """
 
 from __future__ import annotations
