@@ -65,12 +65,11 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0) -> None:
+    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", *, min_nonzero: int = 0, also: Any = ()) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        plan = Plan(
-            solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, min_nonzero=min_nonzero
-        )
+        functions, kinds = (*policy.functions, *map(full_name, also)), tuple(sorted(ALWAYS))
+        plan = Plan(solver or policy.solvers[0], functions, kinds, policy.max_rounds, 1, min_nonzero=min_nonzero)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
