@@ -68,10 +68,13 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0, secure: bool = False) -> None:
+    def __init__(
+        self, victim: Victim, run: str = "r1", solver: str = "", *, min_nonzero: int = 0, secure: bool = False, also: Any = ()
+    ) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        asked = solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1
+        functions, kinds = (*policy.functions, *map(full_name, also)), tuple(sorted(ALWAYS))
+        asked = solver or policy.solvers[0], functions, kinds, policy.max_rounds, 1
         plan = Plan(*asked, secure=secure, min_nonzero=min_nonzero)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 

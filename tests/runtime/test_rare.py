@@ -93,17 +93,27 @@ def test_a_run_that_is_resumed_drops_them_again(tmp_path):
 
 @pytest.mark.parametrize("secure", [True, False])
 def test_a_site_with_the_rule_takes_part_only_where_they_are_dropped(tmp_path, secure):
-    engine = Lasting(tmp_path, {}, {"B": {"min_nonzero": 10}})
-    for least in (None, 9):
+    engine = Lasting(tmp_path, {} if secure else {"min_nonzero": 1}, {"B": {"min_nonzero": 10}})
+    for least in (None, 9) if secure else (9,):
         with pytest.raises(PolicyError, match=r"refused before round 1 by B: rule min_nonzero = 10: .*fit with min_nonzero=10"):
             pca(min_nonzero=least, engine=engine, secure=secure).fit(TABLES)
     assert pca(engine=engine, secure=secure).fit(TABLES).dropped_features_ == RARE
 
 
+def test_a_site_without_the_rule_tells_counts_in_secured_sums_alone(tmp_path):
+    with pytest.raises(
+        PolicyError, match=r"rule min_nonzero = 0: this site tells how many entries are not 0 only in secured sums"
+    ):
+        pca(engine=Lasting(tmp_path, {})).fit(TABLES)
+    assert pca(engine=Lasting(tmp_path, {}), secure=True).fit(TABLES).dropped_features_ == RARE
+    with pytest.raises(Refused, match="rule min_nonzero = 0"):
+        Coordinator(Victim(TABLES["B"], tmp_path, {"solvers": ["gram"]}), also=("count_nonzero",))
+
+
 def hostile(tmp_path, **rules):
     """A coordinator that announces what the site wants and then asks what it likes."""
     victim = Victim(TABLES["B"], tmp_path, {"solvers": ["gram"], "min_nonzero": 10} | rules)
-    return victim, Coordinator(victim, min_nonzero=10)
+    return victim, Coordinator(victim, min_nonzero=10, also=("count_nonzero", "drop_rare"))
 
 
 @pytest.mark.parametrize("function", ["count_and_sum", "scatter_triangle"])

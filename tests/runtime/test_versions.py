@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eigenpact as ep
-from eigenpact.errors import FileError, PolicyError
+from eigenpact.errors import EigenpactError, FileError, PolicyError
 from eigenpact.runtime.versions import FEW_FEATURES, Versions, changed_rows, row_hashes, version_of
 from tests.attacks.coordinator import Coordinator, Refused, Victim
 from tests.attacks.lasting import Lasting
@@ -128,6 +128,16 @@ def test_rows_of_which_nothing_left_do_not_count(tmp_path):
     asks.call("count_and_sum")
     with pytest.raises(Refused, match="rule min_changed_rows = 10"):
         Coordinator(Victim(TABLES["B"], tmp_path, {"solvers": ["gram"]}, versioned=True), run="r3")
+
+
+def test_keys_of_a_session_do_not_count_and_sums_do(tmp_path):
+    engine = Lasting(tmp_path, {})
+    fit({name: TABLES.get(name, rows(40)) for name in "ACD"}, engine, secure=True)
+    with pytest.raises(EigenpactError, match="rule min_apart = 0"):
+        fit(TABLES, engine, secure=True)
+    assert not (tmp_path / "B.jsonl.rows").exists()
+    fit({name: ONE_MORE.get(name, rows(40)) for name in "BEF"}, engine, secure=True)
+    assert len(list((tmp_path / "B.jsonl.rows").iterdir())) == 1
 
 
 def test_two_processes_of_a_site_with_other_rows_do_not_both_answer(tmp_path):

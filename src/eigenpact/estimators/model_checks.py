@@ -60,7 +60,7 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit({"dropped_features": []} | dict(facts), FORMS)  # which older models do not have
+    wrong = misfit({"dropped_features": []} | dict(facts), FORMS)  # only where some were
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})

@@ -139,7 +139,7 @@ def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
         "parameters": parameters,
         **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
-        "dropped_features": list(pca.dropped_features_),
+        **({"dropped_features": list(pca.dropped_features_)} if pca.dropped_features_ else {}),
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
         "sha256": sha256,

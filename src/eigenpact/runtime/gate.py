@@ -18,7 +18,7 @@ from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
-from .rare import DROPPED, check_rare
+from .rare import DROPPED, check_rare, count_nonzero, drop_rare
 from .rosters import isolated, pack_history
 from .site_ledger import SiteLedger, shortened
 from .versions import Hashes
@@ -203,7 +203,8 @@ class Gate:
                 else:
                     self._check_rounds(request.run)
                     self._check_columns(columns)
-                    self._note_rows()
+                    if request.step > 0:  # keys and digests say nothing of the rows
+                        self._note_rows()
                 self._ledger.write(
                     run=request.run,
                     what="sent again" if again else "sent",
@@ -257,9 +258,8 @@ class Gate:
             )
         for kind in plan.kinds:
             self._check_kind(kind)
-        unlisted = sorted(set(plan.functions) - set(rules.functions) - {rows_digest.name})  # which has a rule of its own
-        if unlisted:
-            raise PolicyError(f"rule functions: {unlisted[0]!r} is not listed at this site")
+        for name in plan.functions:
+            self._check_listed(name, plan)
         if plan.max_rounds > rules.max_rounds:
             raise PolicyError(f"rule max_rounds = {rules.max_rounds}: the plan allows itself {plan.max_rounds}")
         if plan.n_components is not None and plan.n_components > rules.max_components:
@@ -269,6 +269,18 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         self._check_features(plan.features)
+
+    def _check_listed(self, name: str, plan: Plan) -> None:
+        """Whether a function may run here; some have rules of their own."""
+        if name in self._policy.functions or name == rows_digest.name:
+            return
+        if name not in (count_nonzero.name, drop_rare.name):
+            raise PolicyError(f"rule functions: {name!r} is not listed at this site")
+        if not (self._policy.min_nonzero or plan.secure):
+            raise PolicyError(
+                "rule min_nonzero = 0: this site tells how many entries are not 0 only in secured sums; run it with --secure "
+                "(secure=True), or have all sites set min_nonzero"
+            )
 
     def _note_rows(self) -> None:
         """Before anything of these rows leaves: others that another process let out meanwhile count, too."""
@@ -308,8 +320,8 @@ class Gate:
         rules, plan = self._policy, self._check_announced(request.run)
         if self._ledger.failures(request.run) >= rules.max_rounds:
             raise PolicyError(f"rule max_rounds = {rules.max_rounds}: as many requests of this run failed here")
-        if function.name not in rules.functions and (request.kind, function) != (DIGEST, rows_digest):
-            raise PolicyError(f"rule functions: {function.name!r} is not listed at this site")
+        if (request.kind, function) != (DIGEST, rows_digest):
+            self._check_listed(function.name, plan)
         if function.name not in plan.functions:
             raise PolicyError(f"rule plan: {function.name!r} is not in the plan that was admitted")
         self._check_kind(request.kind)
