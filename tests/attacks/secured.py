@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,17 @@ class Brought:
         least = int(rules.get("min_participants", 3))
         self.sites = {name: Victim(X, folder, rules, name, trust=Trust(keys[name], pins, least)) for name, X in self.rows.items()}
         self.masked: dict[str, list[tuple[Arrays, Arrays]]] = {name: [] for name in names}
+        self.began = False
         self.runs: dict[str, Coordinator] = {}
 
     def announce(self, run: str = "r1", secure: bool = True) -> None:
         """Have a run admitted everywhere."""
         self.runs = {name: Coordinator(victim, run, secure=secure) for name, victim in self.sites.items()}
 
-    def members(self, nonce: bytes = NONCE, names: Sequence[str] | None = None) -> list[Member]:
-        """Have sites make their keys."""
+    def members(self, nonce: bytes = b"", names: Sequence[str] | None = None) -> list[Member]:
+        """Have sites make their keys, for a session of another number every time; the first one's is known."""
+        nonce = nonce or (os.urandom(32) if self.began else NONCE)
+        self.began = True
         return [as_member(name, self.runs[name].aside(KEYS, KEY_ASIDE, session_key, nonce)) for name in names or self.sites]
 
     def join(self, site: str, roster: bytes | Sequence[Member]) -> bytes:
