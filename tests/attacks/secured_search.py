@@ -91,6 +91,7 @@ class Hostile:
         self.brought, self.drawn, self.watch = Brought(folder, rules), drawn, watch
         self.members: dict[str, list[Member]] = {name: [] for name in NAMES}
         self.tally: Counter[str] = Counter()
+        self.number = 0
         for name, victim in self.brought.sites.items():
             run = Coordinator.__new__(Coordinator)
             run._ask, run.run, run.epoch, run.step, run.replies = victim.end.handle, "r1", 0, 0, 0
@@ -142,7 +143,8 @@ class Hostile:
 
     def session(self, honest: bool = False) -> None:
         """Have keys made and bring rosters about, right or wrong."""
-        nonce = b"n" * 32 if honest else self.pick(b"n" * 32, b"o" * 32)
+        self.number += honest or self.pick(0, 1)
+        nonce = self.number.to_bytes(32, "little")
         for name in NAMES if honest else self.some():
             arrays = self.request(name, KEYS, -2, session_key.name, (np.frombuffer(nonce, np.uint8),))
             self.brought.runs[name].step = 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eigenpact.runtime.secure_sum import Masked
 from tests.attacks.secured_search import Watch, one_day
 
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 def days(monkeypatch: pytest.MonkeyPatch, rules: Any = None, phases: tuple[Phase, ...] = (Phase.generate,)) -> Counter[str]:
