@@ -11,6 +11,7 @@ import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
+from eigenpact.runtime.keys import KEY_ASIDE, KEYS, ROSTER, ROSTER_ASIDE, as_member, pack_roster
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
 from eigenpact.runtime.local import find_local
 from eigenpact.runtime.policy import ALWAYS
@@ -65,12 +66,10 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0) -> None:
+    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", **more: Any) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        plan = Plan(
-            solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, min_nonzero=min_nonzero
-        )
+        plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, **more)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
@@ -81,6 +80,12 @@ class Coordinator:
         self.step += 1
         self.replies += bool(arrays)
         return arrays
+
+    def aside(self, function: str, kind: str, step: int, told: bytes) -> tuple[np.ndarray[Any, Any], ...]:
+        """Ask something beside the steps; bytes are all that is told."""
+        header = {"what": "request", "run": self.run, "epoch": self.epoch, "step": step, "kind": kind}
+        header |= {"function": full_name(function), "digest": ""}
+        return self._send(header, (np.frombuffer(told, dtype=np.uint8),), self.step)
 
     def begin_anew(self) -> None:
         """The next epoch: the site forgets what was agreed."""
@@ -103,6 +108,15 @@ class Coordinator:
             if how in told:
                 raise Refused(f"{how}: {told[how]}")
         return arrays
+
+
+def begin_session(coordinators: Mapping[str, Coordinator], nonce: bytes) -> None:
+    """Bring the keys of several sites to each other, as an honest coordinator would."""
+    asked = {name: c.aside("session_key", KEYS, KEY_ASIDE, nonce) for name, c in coordinators.items()}
+    roster = pack_roster([as_member(name, arrays) for name, arrays in asked.items()])
+    for coordinator in coordinators.values():
+        coordinator.aside("session_roster", ROSTER, ROSTER_ASIDE, roster)
+        coordinator.step = 0
 
 
 def known(function: str) -> Any:

@@ -148,7 +148,7 @@ class Gate:
             self._check_request(request, function)
             if request.kind != DIGEST:
                 check_rare(self._policy.min_nonzero, request, function, DROPPED in known)
-            if request.kind not in ("local", DIGEST) and not secured:
+            if request.kind != DIGEST and not secured:  # what is only kept, too: whether it fails tells of this site's rows
                 self._check_secured()
             if function.once and known and set(function.keeps) <= set(known):
                 raise PolicyError(f"rule set-up: what {function.short_name} tells was agreed in this epoch already")
@@ -298,7 +298,7 @@ class Gate:
         return self._plan
 
     def _check_secured(self) -> None:
-        """Before a reply that is not masked: whether it may leave so."""
+        """Before something is done outside a session: whether it may be."""
         if self._policy.secure == "required":
             raise PolicyError("rule secure = required: this site replies to secured sums only; no session was begun")
         if self._plan is not None and self._plan.secure:

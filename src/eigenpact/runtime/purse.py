@@ -32,7 +32,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileError, InputError, MissingExtraError, PolicyError
+from ..errors import BudgetError, FileError, InputError, MissingExtraError
 from ..numerics.accounting import LEAST_DEVIATION, epsilon_of, rho_for
 from ..storage import open_regular, owner_only, parse_json, read_regular, replace_private, sync, writing
 from . import wire
@@ -156,24 +156,24 @@ class Purse:
 
     def _check(self, rho: float, honest: int, scales: Scales) -> None:
         if not (np.isfinite(rho) and rho > 0 and honest >= 1):
-            raise InputError(f"noise for rho={rho!r} and {honest!r} honest sites; both must be positive")
+            raise BudgetError(f"noise for rho={rho!r} and {honest!r} honest sites; both must be positive")
         if self.limits.max_shares is not None and honest > self.limits.max_shares:
-            raise PolicyError(
+            raise BudgetError(
                 f"rule max_shares = {self.limits.max_shares}: noise is to be divided among {honest} sites taken for honest"
             )
         least = min(scale for scale, _ in scales)
         if not least >= LEAST_DEVIATION:
-            raise InputError(f"noise of {least:.0f} steps is too little to be told from rounding; ask for a smaller epsilon")
+            raise BudgetError(f"noise of {least:.0f} steps is too little to be told from rounding; ask for a smaller epsilon")
         most = max(scale for scale, _ in scales)
         if not most <= LARGEST_DEVIATION:
-            raise InputError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
+            raise BudgetError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
 
     def _check_limit(self, spent: list[dict[str, Any]]) -> None:
         most, delta = self.limits.max_epsilon, self.limits.max_delta
         total = total_rho(spent)
         if np.isfinite(most) and total > rho_for(most, delta) * (1 + 1e-9):
             before = epsilon_of(total - spent[-1]["rho"], delta)
-            raise PolicyError(
+            raise BudgetError(
                 f"rule max_epsilon = {most:g}: {before:.3g} of it (delta {delta:g}) is spent, and this query would make it "
                 f"{epsilon_of(total, delta):.3g}"
             )
