@@ -112,8 +112,17 @@ class Coordinator:
 
 def begin_session(coordinators: Mapping[str, Coordinator], nonce: bytes) -> None:
     """Bring the keys of several sites to each other, as an honest coordinator would."""
+    join_session(coordinators, session_keys(coordinators, nonce))
+
+
+def session_keys(coordinators: Mapping[str, Coordinator], nonce: bytes) -> bytes:
+    """Ask several sites for their keys; the roster of all."""
     asked = {name: c.aside("session_key", KEYS, KEY_ASIDE, nonce) for name, c in coordinators.items()}
-    roster = pack_roster([as_member(name, arrays) for name, arrays in asked.items()])
+    return pack_roster([as_member(name, arrays) for name, arrays in asked.items()])
+
+
+def join_session(coordinators: Mapping[str, Coordinator], roster: bytes) -> None:
+    """Tell several sites their roster."""
     for coordinator in coordinators.values():
         coordinator.aside("session_roster", ROSTER, ROSTER_ASIDE, roster)
         coordinator.step = 0

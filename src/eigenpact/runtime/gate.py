@@ -19,7 +19,7 @@ from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
 from .rare import DROPPED, check_rare
-from .rosters import isolated, pack_history
+from .rosters import isolated, pack_history, unpack_history
 from .site_ledger import SiteLedger, shortened
 from .versions import Hashes
 
@@ -182,7 +182,14 @@ class Gate:
         """Refuse a session whose sums would show, beside any that its sites know of, what few have; else write it down."""
         rule, names = self._policy.min_apart, list(session.names)
         with self._ledger.locked():
-            shown = isolated([*self._ledger.rosters(self._data), *session.histories, names], rule)
+            known = self._ledger.rosters(self._data)
+            told = unpack_history(session.member.history, self._site)
+            if pack_history([*known, names]) != pack_history([*told, names]):  # another process of this site was faster
+                raise PolicyError(
+                    "rule min_apart: these rows came into a session over other sites since this site told of its earlier ones; "
+                    "begin this one anew"
+                )
+            shown = isolated([*known, *session.histories, names], rule)
             if shown:
                 raise PolicyError(
                     f"rule min_apart = {rule}: rows of these sites were in secured sums over other sites before, so that the "
