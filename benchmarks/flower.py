@@ -127,7 +127,7 @@ def _heart(folder: Path) -> Row:
             quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             sites.append(subprocess.Popen(words, cwd=folder, env=environment, start_new_session=True, **quiet))
         begin = time.perf_counter()
-        run("coordinator", "run", "--engine", "flower", "--kit", "heart/coordinator", "-k", "2", "-o", "model")
+        run("coordinator", "run", "--engine", "flower", "--kit", "heart/coordinator", "-k", "2", "--secure", "-o", "model")
         seconds = time.perf_counter() - begin
     finally:
         for site in sites:

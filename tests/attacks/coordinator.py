@@ -10,10 +10,19 @@ from typing import Any
 import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
-from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, wire
-from eigenpact.runtime.keys import KEY_ASIDE, KEYS, ROSTER, ROSTER_ASIDE, as_member, pack_roster
+from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, Trust, wire
+from eigenpact.runtime.keys import (
+    KEY_ASIDE,
+    KEYS,
+    ROSTER,
+    ROSTER_ASIDE,
+    as_member,
+    pack_roster,
+    session_key,
+    session_roster,
+)
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
-from eigenpact.runtime.local import find_local
+from eigenpact.runtime.local import LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
 from eigenpact.runtime.versions import row_hashes, version_of
 
@@ -38,6 +47,7 @@ class Victim:
     rules: Mapping[str, Any] = field(default_factory=dict)
     name: str = "lima"
     secret: bytes = b"x" * 32
+    trust: Trust | None = None
     versioned: bool = False
 
     def __post_init__(self) -> None:
@@ -49,7 +59,9 @@ class Victim:
         gate = Gate(self.name, self.policy, SiteLedger(self.ledger), **sizes, data=version, rows=rows)
         self.log: list[str] = []
         self.end = SiteEndpoint(
-            SiteServer(self.name, self.X, gate=gate, secret=self.secret), self.policy.max_message_bytes, tell=self.log.append
+            SiteServer(self.name, self.X, gate=gate, secret=self.secret, trust=self.trust),
+            self.policy.max_message_bytes,
+            tell=self.log.append,
         )
 
     def _with_functions(self) -> dict[str, Any]:
@@ -66,10 +78,11 @@ class Victim:
 class Coordinator:
     """One run, announced with all that the policy lists; refusals are raised."""
 
-    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", **more: Any) -> None:
+    def __init__(self, victim: Victim, run: str = "r1", solver: str = "", min_nonzero: int = 0, secure: bool = False) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        plan = Plan(solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1, **more)
+        asked = solver or policy.solvers[0], policy.functions, tuple(sorted(ALWAYS)), policy.max_rounds, 1
+        plan = Plan(*asked, secure=secure, min_nonzero=min_nonzero)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})
 
     def call(self, function: str, *args: Any, kind: str = "sum") -> tuple[np.ndarray[Any, Any], ...]:
@@ -81,11 +94,12 @@ class Coordinator:
         self.replies += bool(arrays)
         return arrays
 
-    def aside(self, function: str, kind: str, step: int, told: bytes) -> tuple[np.ndarray[Any, Any], ...]:
-        """Ask something beside the steps; bytes are all that is told."""
+    def aside(self, kind: str, step: int, function: LocalFunction, text: bytes) -> tuple[np.ndarray[Any, Any], ...]:
+        """Ask what a session begins with, beside the steps; the steps begin anew."""
         header = {"what": "request", "run": self.run, "epoch": self.epoch, "step": step, "kind": kind}
-        header |= {"function": full_name(function), "digest": ""}
-        return self._send(header, (np.frombuffer(told, dtype=np.uint8),), self.step)
+        arrays = self._send(header | {"function": function.name, "digest": ""}, (np.frombuffer(text, dtype=np.uint8),))
+        self.step = 0
+        return arrays
 
     def begin_anew(self) -> None:
         """The next epoch: the site forgets what was agreed."""
@@ -117,15 +131,14 @@ def begin_session(coordinators: Mapping[str, Coordinator], nonce: bytes) -> None
 
 def session_keys(coordinators: Mapping[str, Coordinator], nonce: bytes) -> bytes:
     """Ask several sites for their keys; the roster of all."""
-    asked = {name: c.aside("session_key", KEYS, KEY_ASIDE, nonce) for name, c in coordinators.items()}
+    asked = {name: c.aside(KEYS, KEY_ASIDE, session_key, nonce) for name, c in coordinators.items()}
     return pack_roster([as_member(name, arrays) for name, arrays in asked.items()])
 
 
 def join_session(coordinators: Mapping[str, Coordinator], roster: bytes) -> None:
     """Tell several sites their roster."""
     for coordinator in coordinators.values():
-        coordinator.aside("session_roster", ROSTER, ROSTER_ASIDE, roster)
-        coordinator.step = 0
+        coordinator.aside(ROSTER, ROSTER_ASIDE, session_roster, roster)
 
 
 def known(function: str) -> Any:

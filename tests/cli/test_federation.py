@@ -230,7 +230,7 @@ def test_check(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
     (kits / "north" / "site.toml").write_text(f'data = "{tmp_path / "north.csv"}"\n')
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 0
-    assert result.stdout.count(" ok ") == 6
+    assert result.stdout.count(" ok ") == 7
     (kits / "north" / "policy.toml").write_text('solvers = ["gram"]\nmin_rows = 31\n')
     result = run("site", "check", kits / "north" / "site.toml")
     assert result.exit_code == 2

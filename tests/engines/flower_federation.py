@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 import eigenpact as ep
+from eigenpact.engines.federation.identities import public_of
 from eigenpact.engines.federation.kits import Federation
+from eigenpact.engines.federation.trust import own_from
 from eigenpact.engines.flower.engine import serving
 from eigenpact.engines.flower.kits import FlowerKit, make_flower_kits
+from eigenpact.runtime import SiteLedger
 from tests.engines import conformance
 from tests.engines.federation import ROOT, UP_WITHIN, free_port
 
@@ -28,8 +31,9 @@ CASES = (
     conformance.Case("krylov", options={"solver": "krylov", "max_rounds": 4}),
     conformance.Case("faps", options={"solver": ep.solvers.FAPS(start="random"), "max_rounds": 3}),
     conformance.Case("hot-potato", options={"solver": "hot-potato"}),
+    conformance.Case("gram, secured", options={"solver": "gram", "secure": True}),
 )
-"""The solver with fewest rounds, one that takes several, one with kept state, and a chain from site to site."""
+"""The solver with fewest rounds, one that takes several, one with kept state, a chain from site to site, and secured sums."""
 
 
 class FlowerParties:
@@ -51,6 +55,9 @@ class FlowerParties:
         """Write a site's rows and what its owner says of it."""
         kit = FlowerKit.read(self.folder / name, "site")
         np.save(kit.folder / "rows.npy", X)
+        if not self.signed:  # then sites know each other by their policies alone
+            secrets = {site: SiteLedger(self.folder / site / "ledger.jsonl").secret() for site in kit.federation.sites}
+            policy = {"participants": {site: public_of(own_from(secret)) for site, secret in secrets.items()}} | dict(policy)
         described = {
             "name": name,
             "opener": "tests.engines.flare_opener:load",

@@ -20,6 +20,7 @@ def serial() -> dict[str, conformance.Answer]:
 
 def test_every_solver_and_every_collective_has_a_case(serial: dict[str, conformance.Answer]) -> None:
     assert {*SOLVERS, *PERSONALIZED, *ROBUST} <= set(serial)
+    assert {"gram, secured", "krylov, secured", "personalized, secured", "robust, secured"} <= set(serial)
     assert {"Sum", "Gather", "Max", "At", "Chain", "Local", "Exchange on a ring", "Max on a graph"} <= set(serial)
     assert all(answer["ledger"] and answer["bits"] for answer in serial.values())
 

@@ -120,6 +120,15 @@ def test_same_bits_and_ledger(label: str, client: Any) -> None:
     assert pca.sites_ == expected.sites_
 
 
+@pytest.mark.parametrize("label", ["gram, secured", "krylov, secured", "personalized, secured", "robust, secured"])
+def test_secured_same_bits_and_ledger(label: str, client: Any) -> None:
+    """What workers send is masked; the sum is that of one process, to the bit."""
+    (case,) = (case for case in conformance.CASES if case.label == label)
+    expected = conformance.model(case, "inprocess").fit(problem_sites())
+    secured = conformance.model(case, ep.engines.Dask(client)).fit(problem_sites())
+    assert conformance.of_model(secured) == conformance.of_model(expected)
+
+
 @pytest.mark.parametrize("label", PERSONALIZED)
 def test_personalized_same_bits_and_ledger(label: str, client: Any) -> None:
     """Global components as in one process; local ones are with the workers, and the error says how to get at them."""

@@ -96,9 +96,38 @@ def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> N
     np.testing.assert_array_equal(pca.components_, here.components_)
 
 
+def test_flwr_run_with_secured_sums(grid: NodeGrid, tmp_path: Path) -> None:
+    """Each message is answered by another process of the site, which knows the session from what the last one remembered."""
+    settings = SETTINGS | {"components": "3", "features": "20", "output": str(tmp_path / "model"), "secure": True}
+    pca = flower_server.fit(grid, settings)  # type: ignore[arg-type]
+    here = ep.FederatedPCA(3, solver=pca.solver_, random_state=0, secure=True).fit(three_sites())
+    assert conformance.rows(pca.ledger_) == conformance.rows(here.ledger_)
+    np.testing.assert_array_equal(pca.components_, here.components_)
+
+
+def test_a_secured_run_is_resumed_with_new_keys_and_the_same_bits(grid: NodeGrid, tmp_path: Path) -> None:
+    """The sites are still in the session of the coordinator that died."""
+    engine = opened(GridPost(grid, nodes(grid)))
+    options: dict[str, Any] = {"solver": "krylov", "random_state": 0, "secure": True}
+
+    def die(record: Any) -> None:
+        if record.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ep.FederatedPCA(3, engine=engine, journal=tmp_path / "journal", callback=die, **options).fit()
+    pca = ep.FederatedPCA(3, engine=engine, journal=tmp_path / "journal", **options).fit()
+    here = ep.FederatedPCA(3, engine=ep.engines.InProcess(threads=1), **options).fit(three_sites())
+    np.testing.assert_array_equal(pca.components_, here.components_)
+    assert pca.n_rounds_ == here.n_rounds_
+    sessions = [row for row in read_site_ledger(grid.described["lima"].with_name("ledger.jsonl")) if row["what"] == "session"]
+    assert len(sessions) == 2
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"go-on-without": 1}, "--go-on-without is for --secure"),
         ({"components": ""}, "give components, features"),
         ({"features": "19"}, "refused before round 1 by accra: rule features: the plan has 19 features, this site 20"),
         ({"features": ""}, "give components, features"),

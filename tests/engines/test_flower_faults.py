@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
-from eigenpact.errors import PolicyError
+from eigenpact.errors import PolicyError, TooFewSitesError
 from eigenpact.runtime import read_site_ledger
 from tests.engines import conformance
 from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
@@ -66,7 +66,7 @@ def test_same_bits_and_ledger_rows_as_in_one_process(engine: Any, parties: Flowe
     found = conformance.on(engine, {})(case)
     assert found["rounds"] + found["setup_rounds"] >= 3
     assert conformance.differences({case.label: found}, {case.label: expected}) == []
-    sent = [row["bytes"] for row in read_site_ledger(path)[before:] if row["what"] == "sent"]
+    sent = [row["bytes"] * (row["step"] > 0) for row in read_site_ledger(path)[before:] if row["what"] == "sent"]
     assert sent == [row[8] for row in found["ledger"] if row[4] == "lima"]
 
 
@@ -205,6 +205,34 @@ def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypat
     monkeypatch.undo()
     again = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
     assert again.sites_ == tuple(sorted(NAMES))
+
+
+def test_a_node_killed_in_a_secured_run_stops_it_until_it_is_back(
+    engine: Any, parties: FlowerParties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Going on would show its part; started again, it takes part in new keys, and the answer has the bits of one process."""
+    monkeypatch.setattr(engine, "min_sites", 2)
+    monkeypatch.setattr(engine, "round_timeout", 75.0)
+    path = parties.folder / "quito" / "ledger.jsonl"
+    before = len(read_site_ledger(path))
+
+    def kill() -> None:
+        while sum(row.get("kind") == "sum" for row in read_site_ledger(path)[before:]) < 1:
+            time.sleep(0.1)
+        parties.signal("quito", signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    options: dict[str, Any] = {"solver": "gram", "random_state": 0, "secure": True}
+    journaled = ep.FederatedPCA(3, engine=engine, journal=tmp_path / "journal", **options)
+    with pytest.raises(TooFewSitesError, match="going on without quito would show what only quito has; bring quito back"):
+        journaled.fit()
+    thread.join(1)
+    parties.start_sites("quito")
+    again = journaled.fit()
+    here = ep.FederatedPCA(3, engine=ep.engines.InProcess(threads=1), **options).fit(three_sites())
+    assert again.sites_ == tuple(sorted(NAMES))
+    np.testing.assert_array_equal(again.components_, here.components_)
 
 
 def test_a_site_joins_and_a_key_is_renewed_while_the_superlink_is_up(parties: FlowerParties) -> None:

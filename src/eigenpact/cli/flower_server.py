@@ -54,6 +54,8 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         tol=float(settings["tol"]) or None,
         max_rounds=int(settings["max-rounds"]),
         seed=int(settings["seed"]),
+        secure=bool(settings["secure"]),
+        go_on_without=int(settings["go-on-without"]),
     )
     asked.check_output()
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
@@ -67,8 +69,9 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
     for note in fit_and_save(asked, pca, features=features):
         log.warning("%s", note)
     log.info(
-        "exactly the PCA of %s: %d rounds and %d of set-up, %s; solver %s; the model is in %s",
-        ", ".join(pca.sites_), pca.n_rounds_, pca.n_setup_rounds_, pca.stop_reason_, pca.solver_, asked.output,
+        "exactly the PCA of %s: %d rounds and %d of set-up, %s sums, %s; solver %s; the model is in %s",
+        ", ".join(pca.sites_), pca.n_rounds_, pca.n_setup_rounds_, "secured" if asked.secure else "plain",
+        pca.stop_reason_, pca.solver_, asked.output,
     )  # fmt: skip
     return pca
 

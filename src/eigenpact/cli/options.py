@@ -29,6 +29,13 @@ CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, ea
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
+Secure = Annotated[
+    bool, typer.Option("--secure", help="Secure the sums: nobody sees a single site's reply; a lost site stops the run.")
+]
+GoOnWithout = Annotated[
+    int,
+    typer.Option(metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]

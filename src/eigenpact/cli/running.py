@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
 from ..report.watching import unwarned
+from ..runtime import Secured
 from . import tables
 from .consoles import stderr, stdout, tell
 from .options import preprocessing
@@ -31,10 +33,16 @@ class Settings:
     max_rounds: int
     seed: int
     overwrite: bool
+    _: KW_ONLY
+    secure: bool = False
+    go_on_without: int = 0
 
     def estimator(self, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say."""
-        said = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
+        said: dict[str, Any] = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
+        if self.go_on_without and not self.secure:
+            raise InputError("--go-on-without is for --secure; runs with plain sums go on as --min-sites says")
+        said["secure"] = Secured(self.go_on_without) if self.secure else False
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
 

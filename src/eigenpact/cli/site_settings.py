@@ -53,7 +53,15 @@ max_delta = 1e-6
 max_shares = 1           # sites that noise may be divided among, which then must trust each other; 1 if sums are not secured
 rows_per_person = 1      # the most rows of one person in this table, which private solvers hide together
 allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
+secure = "{{secure}}"    # "required": this site replies to secured sums alone, of which nobody sees its part; else "allowed"
+min_participants = 3     # sites of a secured sum, at least
+min_apart = 0            # secured sums about this table are over the same sites every time; N: they may differ by N or more
+                         # sites, whose part together can then be computed
+# Whose keys are believed in secured sums: if none is named here, those that came with the kits, and whoever made these has seen
+# them.  The lines that eigenpact site key prints at the other sites, brought by another way than the coordinator, go below:
+# [participants]
 """
+
 
 SITE = """\
 # What is checked by: eigenpact site check site.toml
@@ -119,15 +127,22 @@ def describe(
     return SiteFacts(name, opener, str(data), features, policy.to_dict(), str(ledger), timeout, str(kit))
 
 
-def read_policy(path: Path | None) -> Policy:
+def policy_text(*, secure: bool) -> str:
+    """The policy of a new kit, in which sums must be secured, or need not."""
+    return POLICY.replace("{secure}", "required" if secure else "allowed")
+
+
+def read_policy(path: Path | None, *, secure: bool = False) -> Policy:
     """A site's rules, without a file those of a new kit; the functions of what they allow are listed by themselves.
 
-    What a file does not say is as in a new kit; but one that says nothing was hardly meant to be a policy.
+    What a file does not say is as in a new kit of its federation, where sums must be secured, or need not; but one that says
+    nothing was hardly meant to be a policy.
     """
-    facts = tomllib.loads(POLICY) if path is None else read_toml(path)
+    facts = tomllib.loads(policy_text(secure=secure)) if path is None else read_toml(path)
     if not facts:
         raise InputError(f"{path} holds no rule; name at least the solvers: solvers = {json.dumps(list(SHIPPED))}")
-    policy = Policy.from_dict({"solvers": list(SHIPPED), "functions": []} | facts, str(path))
+    kit_says = "required" if secure else "allowed"
+    policy = Policy.from_dict({"solvers": list(SHIPPED), "functions": [], "secure": kit_says} | facts, str(path))
     if not policy.solvers:
         raise InputError(f"{path} allows no solver; add a line such as solvers = {json.dumps(list(SHIPPED))}")
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}

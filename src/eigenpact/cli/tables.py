@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..estimators import FederatedPCA
-from ..report.messages import bytes_text, steps, what_left
+from ..report.messages import bytes_text, steps, sums_told, what_left
 from ..runtime import Ledger
 from ..runtime.ledger import COORDINATOR
 from .consoles import harmless
@@ -44,6 +44,7 @@ def _facts(pca: FederatedPCA) -> list[tuple[str, str]]:
         ("centre", f"{pca.center or 'none'}, scale: {pca.scale or 'none'}"),
         ("solver", pca.solver_ + (" (chosen by auto)" if pca.solver == "auto" else "")),
         ("rounds", f"{pca.n_rounds_}, and {pca.n_setup_rounds_} of set-up"),
+        ("sums", sums_told(pca.ledger_)),
         ("bytes", f"{up} from sites, {down} to sites"),
         ("converged", ("yes: " if pca.converged_ else "NO: ") + pca.stop_reason_),
         ("angle", f"{angle}, estimated sine of the largest angle to the exact components"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..runtime import Ledger
+from ..runtime.keys import session_key
 from ..runtime.ledger import COORDINATOR, Message
 
 SHOWN_SHAPES = 3
@@ -54,6 +55,13 @@ def what_left(ledger: Ledger) -> list[Left]:
             receiver = COORDINATOR if message.receiver == COORDINATOR else "another site"
             groups.setdefault((message.function, receiver), []).append(message)
     return [_left(function, receiver, messages) for (function, receiver), messages in groups.items()]
+
+
+def sums_told(ledger: Ledger) -> str:
+    """Whether the coordinator saw single sites' parts of sums, in words."""
+    if any(message.function == session_key.short_name for message in ledger):
+        return "secured: the coordinator saw no site's part of a sum"
+    return "plain: the coordinator saw every site's part of a sum"
 
 
 def steps(ledger: Ledger) -> list[Step]:
@@ -116,7 +124,7 @@ def _left(function: str, receiver: str, messages: list[Message]) -> Left:
         times=max(Counter(message.sender for message in messages).values()),
         bytes_per_site=max(per_site.values()),
         bytes=sum(per_site.values()),
-        setup=all(message.note == "setup" for message in messages),
+        setup=all(message.note.partition(",")[0] == "setup" for message in messages),
     )
 
 

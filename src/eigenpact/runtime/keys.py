@@ -178,9 +178,15 @@ class Session:
     def _check_member(self, member: Member) -> None:
         pins = self._trust.pins
         if pins is not None and member.name not in pins:
-            raise PolicyError(f"rule participants: site {member.name!r} is not among those whose keys are known here")
+            raise PolicyError(
+                f"rule participants: site {member.name!r} is not among those whose keys are known here; write its key into this "
+                "site's policy, or install the newest list of parties"
+            )
         if pins is not None and pins[member.name] != member.identity.hex():
-            raise PolicyError(f"rule participants: site {member.name!r} has another key than the one known here")
+            raise PolicyError(
+                f"rule participants: site {member.name!r} has another key than the one known here; if it made one "
+                "(eigenpact site key), write that into this site's policy"
+            )
         text = _signed_text(self.run, self.epoch, self.nonce, member.name, member.key, member.history)
         try:
             key = crypto("hazmat.primitives.asymmetric.ed25519").Ed25519PublicKey.from_public_bytes(member.identity)

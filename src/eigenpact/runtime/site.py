@@ -391,6 +391,6 @@ class SiteServer:
         if self._grain:
             arrays = self._rounded(function, request.args, arrays)
         self._columns = columns_of(arrays, self.n_features)
-        if self._session.masked is not None and request.kind != DIGEST:  # then it is a sum
+        if self._session.masked is not None and request.kind == "sum":  # else the digest of the rows: no pad is for it
             arrays = self._session.masked.encode(function, arrays)
         return Response(self.name, arrays)

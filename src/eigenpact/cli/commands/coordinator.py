@@ -27,7 +27,7 @@ from ...storage import owner_only, parse_json, read_regular, write_private_json,
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
-from ..options import Center, CenterOption, Quiet, Scale, ScaleOption, Seed, Tol
+from ..options import Center, CenterOption, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings
 from .site import become
 
@@ -105,6 +105,8 @@ def run(
     sites: Annotated[str | None, typer.Option(help="Names separated by commas; all sites by default.")] = None,
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
+    secure: Secure = False,
+    go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
     quiet: Quiet = False,
@@ -129,7 +131,10 @@ def run(
         chosen = tuple(name.strip() for name in sites.split(",")) if sites else None
         named = list(owned.federation.taking_part(chosen, 0, owned.revoked())[0])
         target = str(output.absolute())
-        asked = Run(components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout)
+        asked = Run(
+            components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
+            secure=secure, go_on_without=go_on_without,
+        )  # fmt: skip
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
@@ -184,7 +189,8 @@ def _logged(path: Path, asked: Run) -> Iterator[None]:
     log.propagate = False
     log.addHandler(handler)
     try:
-        log.info("solver %s, %s components, sites %s", asked.solver, asked.components, ", ".join(asked.sites))
+        sums = "secured" if asked.secure else "plain"
+        log.info("solver %s, %s components, %s sums, sites %s", asked.solver, asked.components, sums, ", ".join(asked.sites))
         yield
         log.info("the model is in %s", asked.output)
     except EigenpactError as error:

@@ -6,6 +6,7 @@ import csv
 import json
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,17 +21,20 @@ from ...engines.flare.kits import Kit
 from ...engines.flower.app import write_app
 from ...engines.flower.kits import FlowerKit
 from ...errors import DataUnavailableError, FileError, InputError
+from ...runtime.keys import LEAST_SITES
 from ...storage import alone, writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
 from ..kits import authority_and_coordinator, find_kit, install, make_all_kits
-from ..site_settings import POLICY, SITE, read_toml
+from ..site_settings import SITE, policy_text, read_toml
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")
 EXAMPLE_FEATURES = ("age", "trestbps", "thalach", "oldpeak")
 """Columns of the heart-disease tables that all four hospitals recorded for most patients."""
 
 EXAMPLE_PORT = 8102
+
+SECURED = "Policies ask for secured sums (coordinator run --secure), of which nobody sees a single site's part"
 
 app = typer.Typer(no_args_is_help=True, help="Make the start-up kits of a federation between institutions.")
 
@@ -40,21 +44,25 @@ def init(
     consortium: Annotated[Path, typer.Argument()],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the kits; by default the name.")] = None,
     engine: Annotated[str | None, typer.Option(help=f"{' or '.join(ENGINES)}; by default what CONSORTIUM says.")] = None,
+    plain_sums: Annotated[
+        bool, typer.Option("--plain-sums", help="Let policies allow sums of which the coordinator sees every site's part.")
+    ] = False,
 ) -> None:
     """Make mutually authenticated start-up kits, one folder for each site and one for the coordinator.
 
     CONSORTIUM is a TOML file with name, coordinator ("host:port" as sites reach it), sites (names), features (names of the agreed
     columns, or their number) and perhaps valid_days and engine.  Each kit holds a private key: hand it over safely, to its owner
-    alone.
+    alone.  With three sites or more their policies ask for secured sums, unless --plain-sums is given.
     """
     federation = read_consortium(consortium, engine)
+    federation = replace(federation, secure=not plain_sums and len(federation.sites) >= LEAST_SITES)
     folder = output or Path(federation.name)
     make_all_kits(federation, folder)
     table = tables.compact(f"Kits of federation {federation.name}")
     for column in ("hand over", "to", "certificate until"):
         table.add_column(column)
     for site in federation.sites:
-        _write_settings(folder / site)
+        _write_settings(folder / site, federation)
     for party in (*federation.sites, "coordinator"):
         kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
         table.add_row(str(folder / party), to, f"{find_kit(folder / party, kind).expires():%Y-%m-%d}")
@@ -62,6 +70,8 @@ def init(
     console.print(table)
     signs = f"{folder / 'authority'} holds the keys that sign kits and the list of parties"
     tell(console, f"\n{signs}; keep it offline, it is needed for no run.")
+    if federation.secure:
+        tell(console, f"{SECURED}; the price: a site that is lost stops a run until it is back (--plain-sums makes others).")
 
 
 @app.command("example", epilog="Example: eigenpact federation example hospitals")
@@ -116,11 +126,14 @@ def add(
     with alone(folder):
         authority, coordinator = authority_and_coordinator(folder)
         version = add_site(authority, site, kit).version
-        _write_settings(kit)
+        _write_settings(kit, authority.federation)
         until = find_kit(kit, "site").expires()
         tell(stdout(), f"Hand {kit} to the data manager of {site}, over a channel you trust; it is valid until {until:%Y-%m-%d}")
         _spread(folder, coordinator, f"knows {site} from the next run on", version)
-    tell(stdout(), "The other sites go on as they are")
+        if authority.federation.secure:
+            _hand_out(folder, f"the other sites, too: in secured sums they take part with {site} once they know its key")
+    if not authority.federation.secure:
+        tell(stdout(), "The other sites go on as they are")
 
 
 @app.command("renew", epilog="Example: eigenpact federation renew heart cleveland")
@@ -149,6 +162,8 @@ def renew(
         else:
             done = f"believes the new key of {party} from the next run on, and the old one no longer"
             _spread(folder, coordinator, done, version)
+            if authority.federation.secure:
+                _hand_out(folder, f"the other sites, too: in secured sums they take part with {party} once they know its new key")
 
 
 @app.command("install", epilog="Example: eigenpact federation install heart/cleveland cleveland-renewed-2")
@@ -198,9 +213,9 @@ def _hand_out(folder: Path, to: str = "") -> None:
         tell(stdout(), f"Hand {folder / PARTIES} to {to}: eigenpact federation install KIT {PARTIES}")
 
 
-def _write_settings(kit: Path) -> None:
+def _write_settings(kit: Path, federation: Federation) -> None:
     """What the data manager of a new site changes."""
-    _write(kit / "policy.toml", POLICY)
+    _write(kit / "policy.toml", policy_text(secure=federation.secure))
     _write(kit / "site.toml", SITE)
 
 

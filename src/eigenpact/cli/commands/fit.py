@@ -12,7 +12,7 @@ from ...algorithms.solution import Algorithm
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, Quiet, Scale, ScaleOption, Seed, Tol
+from ..options import Center, CenterOption, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -33,6 +33,8 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    secure: Secure = False,
+    go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -43,7 +45,10 @@ def command(
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
-    asked = Settings(components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite)
+    asked = Settings(
+        components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
+        secure=secure, go_on_without=go_on_without,
+    )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
     leads = comm.rank == 0

@@ -11,15 +11,18 @@ import typer
 
 from ...data.readers import read_table
 from ...data.site_rows import open_rows
+from ...engines.federation.identities import public_of
 from ...engines.federation.kits import NAME, PartyKit
 from ...engines.federation.sites import SiteFacts
+from ...engines.federation.trust import OWN_KEY, make_own_key, own_from
 from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
 from ...errors import EigenpactError, FileError, InputError
 from ...estimators.model_files import load_model
+from ...runtime import SiteLedger
 from .. import site_settings
-from ..consoles import stdout, tell
+from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
 from ..options import Data, Scores
 from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
@@ -58,7 +61,7 @@ def start(
     site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout)
     if not look(site, owned):
         raise InputError("this site is not ready; see the lines marked NO")
-    facts = site.write_facts(owned, read_policy(site.policy))
+    facts = site.write_facts(owned, read_policy(site.policy, secure=owned.federation.secure))
     tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
     if isinstance(owned, FlowerKit):
         tell(stdout(), f"What leaves this site is written to {site.ledger}; what is refused, below")
@@ -69,6 +72,30 @@ def start(
         raise InputError("--trusted-entities is for kits made with --engine flower; FLARE's sites take no bundles with code")
     tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {owned.log}")
     become(owned.command(), {"EIGENPACT_SITE": str(facts)})
+
+
+@app.command("key", epilog="Example: eigenpact site key heart/cleveland")
+def key(
+    kit: Annotated[Path, typer.Argument()],
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Make another in place of one that is there; the other sites must then be told.")
+    ] = False,
+) -> None:
+    """Make a key for secured sums that nobody else has seen, and print the line that the other sites write into their policies.
+
+    KIT is the folder this site was given; the private key is written there, to secure.key, and stays.  If there is one already,
+    its line is printed again.
+    """
+    owned = find_kit(kit, "site")
+    public, new = make_own_key(owned, renew=renew)
+    tell(stdout(), f'{owned.party} = "{public}"')
+    others = ", ".join(site for site in owned.federation.sites if site != owned.party)
+    tell(stderr(), f"{'Made' if new else 'Printed'} the key of {owned.party}; the private half is {owned.folder / OWN_KEY}")
+    tell(
+        stderr(),
+        f"Hand this line to the data managers of {others}, by a way that neither the coordinator nor whoever made the kits can "
+        "change, such as the telephone: each writes it below [participants] in policy.toml, as you do with theirs",
+    )
 
 
 @app.command("describe", epilog="Example: eigenpact site describe cleveland --data patients.csv -o site.json")
@@ -101,6 +128,8 @@ def describe(
     facts = site_settings.describe(name, data.absolute(), agreed, rules, written)
     facts.write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
+    line = f'{name} = "{public_of(own_from(SiteLedger(written).secret()))}"'
+    tell(stdout(), f"For secured sums, the other sites write into their policies, below [participants]: {line}")
     tell(stdout(), f"Start the SuperNode with: --node-config '{node_config({FLOWER_SITE: str(output.absolute())})}'")
 
 

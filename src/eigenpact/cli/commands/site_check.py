@@ -10,6 +10,7 @@ import typer
 
 from ...data.site_rows import open_rows
 from ...engines.federation.kits import PartyKit
+from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
 from ...runtime import Policy, read_site_ledger
 from .. import tables
@@ -71,13 +72,29 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
-    found["a policy"] = policy = read_policy(site.policy)
+    kit = found.get("a kit")
+    found["a policy"] = policy = read_policy(site.policy, secure=kit is not None and kit.federation.secure)
     policy.load()
     allowed = [name.removeprefix("allow_") for name, value in policy.to_dict().items() if name.startswith("allow_") and value]
     besides = f"sums and {', '.join(allowed)}" if allowed else "nothing but sums"
     solvers = "every solver" if set(policy.solvers) >= set(ALL_SOLVERS) else f"solvers {', '.join(policy.solvers)}"
     trusting = policy.exact_replies or not set(policy.solvers) <= set(SHIPPED)
     return f"{solvers}; at most {policy.max_rounds} rounds; {besides}" + ("; for an honest coordinator alone" if trusting else "")
+
+
+def _sums(_site: SiteFile, found: dict[str, Any]) -> str:
+    """Whether sums are secured, and by whose keys."""
+    kit, policy = found["a kit"], found["a policy"]
+    known = known_to(kit.party, kit, policy, b"")
+    asked = "secured or refused" if policy.secure == "required" else "plain, or secured where the coordinator asks for it"
+    if not known.pinned:
+        return (
+            f"{asked}; keys of {known.others} others from the federation's list, not pinned: whoever ran federation init has "
+            "seen them all (eigenpact site key makes better ones)"
+        )
+    lacking = [name for name in kit.federation.sites if name not in known.keys]
+    told = f"{asked}; keys of {known.others} others pinned in the policy" + (f", not of {', '.join(lacking)}" if lacking else "")
+    return told + ("" if known.made_here else "; this site's own came with its kit: make one with eigenpact site key")
 
 
 def _ledger(site: SiteFile, _found: dict[str, Any]) -> str:
@@ -102,6 +119,7 @@ CHECKS: dict[str, Callable[..., str]] = {
     "certificate": _certificate,
     "features": _features,
     "policy": _policy,
+    "sums": _sums,
     "rows": _rows,
     "ledger": _ledger,
 }

@@ -56,6 +56,11 @@ class KitIdentity:
         signature: bytes = self._own.sign(data)
         return signature
 
+    def private(self) -> bytes:
+        """The party's own key, for what else it stands for."""
+        key: bytes = self._own.private_bytes_raw()
+        return key
+
     def genuine(self, sender: str, data: bytes, signature: bytes) -> bool:
         """Whether this is the sender's signature."""
         if sender not in self._known:
@@ -69,9 +74,19 @@ class KitIdentity:
 
 def make_key(folder: Path) -> str:
     """Write a new private key to a kit; give the public one, in hexadecimal digits."""
-    key = _ed25519().Ed25519PrivateKey.generate()
-    write_private(folder / KEY, key.private_bytes_raw())
-    return _public(key)
+    key = new_private()
+    write_private(folder / KEY, key)
+    return public_of(key)
+
+
+def new_private() -> bytes:
+    """A new private key."""
+    return bytes(_ed25519().Ed25519PrivateKey.generate().private_bytes_raw())
+
+
+def public_of(key: bytes) -> str:
+    """The public half of a private key, in hexadecimal digits."""
+    return _public(_ed25519().Ed25519PrivateKey.from_private_bytes(key))
 
 
 def is_signed(key: str, data: bytes, signature: bytes) -> bool:

@@ -60,6 +60,8 @@ class Federation:
         How long certificates are valid.
     engine : str
         "nvflare" or "flower".
+    secure : bool
+        Whether the policies of new kits ask for secured sums.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Federation:
     features: tuple[str, ...] | int
     valid_days: int = 360
     engine: str = "nvflare"
+    secure: bool = False
 
     def __post_init__(self) -> None:
         for what, name in [("name", self.name), *(("site", site) for site in self.sites)]:
@@ -87,6 +90,8 @@ class Federation:
             raise InputError(f"valid_days = {self.valid_days} must be at least 1")
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r} is unknown; between institutions there are {', '.join(ENGINES)}")
+        if not isinstance(self.secure, bool):
+            raise InputError(f"secure = {self.secure!r} must be true or false")
         if isinstance(self.features, int):
             if self.features < 1:
                 raise InputError(f"features = {self.features} must be the names of the columns, or their number >= 1")

@@ -23,6 +23,7 @@ from ...runtime.site_ledger import MOST_REFUSALS
 from ...runtime.versions import row_hashes, version_of
 from ...storage import parse_json, read_regular, write_private_json, writing
 from .kits import PartyKit, read_kit
+from .trust import trust_of
 
 MOST_BYTES = 1 << 26
 """Of what an owner says of a site, the names of all columns among it."""
@@ -109,7 +110,8 @@ class SiteFacts:
         version = version_of(rows, secret)
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version)
-        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse), policy
+        trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
+        return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""

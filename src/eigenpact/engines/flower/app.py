@@ -25,6 +25,8 @@ SETTINGS: dict[str, str | int | float] = {
     "tol": 0.0,
     "max-rounds": 300,
     "seed": 0,
+    "secure": False,
+    "go-on-without": 0,
     "sites": "",
     "min-sites": 0,
     "round-timeout": 120.0,
