@@ -105,6 +105,22 @@ def test_replies_whose_shape_tells_of_the_rows_are_refused(tmp_path):
         spies["A"].call("own_directions", np.int64(4), np.int64(0))
 
 
+def test_noise_is_not_used_again_for_rows_with_other_features_dropped(tmp_path):
+    """In the same epoch, by another session: the difference of both sums would be without noise."""
+    rules = RULES | {"solvers": ["noisy-gram", "gram"], "max_epsilon": 9.0}
+    sites = {name: Victim(X, tmp_path, rules, name) for name, X in TABLES.items()}
+    totals = []
+    for i, counts in enumerate(([200] * D, [200] * D, [200, 200, 200, 60])):
+        spies = coordinators(sites)
+        begin_session(spies, bytes([i] * 32))
+        for spy in spies.values():
+            spy.call("drop_rare", np.array(counts), np.int64(100), kind="local")
+        asked = np.zeros(D), np.float64(20.0), np.float64(0.01), np.int64(1)
+        totals.append(np.sum([spy.call("noisy_triangle", *asked)[0] for spy in spies.values()], axis=0))
+    assert np.array_equal(totals[0], totals[1])
+    assert not np.any(totals[0] == totals[2])
+
+
 def test_an_honest_coordinator_is_told_that_the_sum_is_none():
     tables = {name: X.copy() for name, X in TABLES.items()}
     tables["B"][0, 0] = 1e80  # whose square has no place in a secured sum

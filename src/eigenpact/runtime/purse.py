@@ -2,8 +2,8 @@
 
 A local function that adds noise asks its site for it: ``site.noise(rho, honest, scales)``.  The purse then
 
-1. names the question by a keyed digest of the run, its epoch (one epoch has one roster), the function, the arguments and the
-   version of the rows, so that the same question has the same name and any other has another;
+1. names the question by a keyed digest of the run, its epoch (one epoch has one roster), the function, the arguments, the
+   version of the rows and what was told of them at set-up, so that the same question has the same name and any other has another;
 2. gives the noise that it has for that name, if it has any: asked again, after a crash or because a message was lost, the site
    sends the very same numbers, and spends nothing.  Noise drawn anew would let the average of two replies tell more;
 3. else compares what would be spent with the owner's limit, and refuses by the name of the rule;
@@ -77,12 +77,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Question:
-    """What a site is asked, and in which run."""
+    """What a site is asked, in which run, and after it was told what: which features are dropped, for one."""
 
     run: str
     epoch: int
     function: str
     args: Arrays
+    told: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ class Purse:
     def noise(self, question: Question, rho: float, honest: int, scales: Scales) -> NDArray[np.int64]:
         """Noise for a question that costs rho if ``honest`` sites add their shares, drawn once."""
         self._check(rho, honest, scales)
-        asked = f"{question.run} {question.epoch} {question.function} {self._data()}"
+        asked = " ".join([question.run, str(question.epoch), question.function, self._data(), *question.told.split()])
         name = hashlib.blake2b(wire.digest(asked, question.args).encode(), key=self._secret, digest_size=16).hexdigest()
         size = sum(count for _, count in scales)
         with self._locked() as file:

@@ -333,7 +333,7 @@ class SiteServer:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
         grain = max(self._grain, GRAIN) if self._session.masked is not None else self._grain
         known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
-        question = Question(request.run, request.epoch, function.name, request.args)
+        question = Question(request.run, request.epoch, function.name, request.args, self._kept.get(TOLD, ""))
         rows = self._X if request.kind == DIGEST else self._seen.given(self._kept)
         site = Site(self.name, rows, kept, inbox, *known, self._purse, question)
         try:
