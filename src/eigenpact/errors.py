@@ -49,6 +49,10 @@ class NotAnnouncedError(PolicyError):
     """A request of a run whose plan a site does not know: it was never told, or the site was started anew since."""
 
 
+class BudgetError(PolicyError, InputError):
+    """Noise that a site does not give, by what it is asked for and what was spent: nothing of the rows is in it."""
+
+
 class JournalError(EigenpactError, RuntimeError):
     """A journal that does not belong to this run or contradicts it."""
 

@@ -11,6 +11,16 @@ import numpy as np
 
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.runtime import Gate, Plan, Policy, SiteEndpoint, SiteLedger, SiteServer, Trust, wire
+from eigenpact.runtime.keys import (
+    KEY_ASIDE,
+    KEYS,
+    ROSTER,
+    ROSTER_ASIDE,
+    as_member,
+    pack_roster,
+    session_key,
+    session_roster,
+)
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, checksum, hello
 from eigenpact.runtime.local import LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
@@ -115,6 +125,23 @@ class Coordinator:
             if how in told:
                 raise Refused(f"{how}: {told[how]}")
         return arrays
+
+
+def begin_session(coordinators: Mapping[str, Coordinator], nonce: bytes) -> None:
+    """Bring the keys of several sites to each other, as an honest coordinator would."""
+    join_session(coordinators, session_keys(coordinators, nonce))
+
+
+def session_keys(coordinators: Mapping[str, Coordinator], nonce: bytes) -> bytes:
+    """Ask several sites for their keys; the roster of all."""
+    asked = {name: c.aside(KEYS, KEY_ASIDE, session_key, nonce) for name, c in coordinators.items()}
+    return pack_roster([as_member(name, arrays) for name, arrays in asked.items()])
+
+
+def join_session(coordinators: Mapping[str, Coordinator], roster: bytes) -> None:
+    """Tell several sites their roster."""
+    for coordinator in coordinators.values():
+        coordinator.aside(ROSTER, ROSTER_ASIDE, session_roster, roster)
 
 
 def known(function: str) -> Any:

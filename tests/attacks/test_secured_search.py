@@ -28,6 +28,7 @@ def days(monkeypatch: pytest.MonkeyPatch, rules: Any = None, phases: tuple[Phase
         watch = Watch()
         with tempfile.TemporaryDirectory() as folder, monkeypatch.context() as patched:
             patched.setattr(Masked, "encode", lambda masked, function, arrays: watch.encode(masked, function, arrays))
+            patched.setattr(Masked, "noise", lambda masked, function, shapes: watch.make_noise(masked, function, shapes))
             tally.update(one_day(Path(folder), drawn, watch, rules))
 
     run()

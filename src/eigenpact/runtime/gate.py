@@ -19,7 +19,7 @@ from .local import Arrays, LocalFunction
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
 from .rare import DROPPED, check_rare, count_nonzero, drop_rare
-from .rosters import isolated, pack_history
+from .rosters import isolated, pack_history, unpack_history
 from .site_ledger import SiteLedger, shortened
 from .versions import Hashes
 
@@ -148,7 +148,7 @@ class Gate:
             self._check_request(request, function)
             if request.kind != DIGEST:
                 check_rare(self._policy.min_nonzero, request, function, DROPPED in known)
-            if request.kind not in ("local", DIGEST) and not secured:
+            if request.kind != DIGEST and not secured:  # what is only kept, too: whether it fails tells of this site's rows
                 self._check_secured()
             if function.once and known and set(function.keeps) <= set(known):
                 raise PolicyError(f"rule set-up: what {function.short_name} tells was agreed in this epoch already")
@@ -182,7 +182,14 @@ class Gate:
         """Refuse a session whose sums would show, beside any that its sites know of, what few have; else write it down."""
         rule, names = self._policy.min_apart, list(session.names)
         with self._ledger.locked():
-            shown = isolated([*self._ledger.rosters(self._data), *session.histories, names], rule)
+            known = self._ledger.rosters(self._data)
+            told = unpack_history(session.member.history, self._site)
+            if pack_history([*known, names]) != pack_history([*told, names]):  # another process of this site was faster
+                raise PolicyError(
+                    "rule min_apart: these rows came into a session over other sites since this site told of its earlier ones; "
+                    "begin this one anew"
+                )
+            shown = isolated([*known, *session.histories, names], rule)
             if shown:
                 raise PolicyError(
                     f"rule min_apart = {rule}: rows of these sites were in secured sums over other sites before, so that the "
@@ -310,7 +317,7 @@ class Gate:
         return self._plan
 
     def _check_secured(self) -> None:
-        """Before a reply that is not masked: whether it may leave so."""
+        """Before something is done outside a session: whether it may be."""
         if self._policy.secure == "required":
             raise PolicyError("rule secure = required: this site replies to secured sums only; no session was begun")
         if self._plan is not None and self._plan.secure:

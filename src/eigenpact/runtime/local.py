@@ -130,6 +130,15 @@ class LocalFunction:
         """Check what leaves the site against ``sends``."""
         self._check("reply", self.sends, arrays, dict(sizes))
 
+    def reply_shapes(self, sizes: dict[str, int]) -> list[tuple[int, ...]]:
+        """The shapes of what leaves the site, by what it was sent; a WireError where they depend on the rows."""
+        try:
+            return [shape.lengths(sizes) for shape in self.sends.values()]
+        except WireError as error:
+            raise WireError(
+                f"{self.name}: the shape of its reply depends on the rows, which a mask does not hide: {error}"
+            ) from error
+
     def check_forms(self, arrays: Arrays, summed: bool = False) -> str:
         """Why an array of a reply cannot be what it is declared to be; empty if all can.  Sums may have another dtype."""
         for label, a in zip(self.sends, arrays, strict=True):

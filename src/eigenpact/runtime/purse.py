@@ -2,8 +2,8 @@
 
 A local function that adds noise asks its site for it: ``site.noise(rho, honest, scales)``.  The purse then
 
-1. names the question by a keyed digest of the run, its epoch (one epoch has one roster), the function, the arguments and the
-   version of the rows, so that the same question has the same name and any other has another;
+1. names the question by a keyed digest of the run, its epoch (one epoch has one roster), the function, the arguments, the
+   version of the rows and what was told of them at set-up, so that the same question has the same name and any other has another;
 2. gives the noise that it has for that name, if it has any: asked again, after a crash or because a message was lost, the site
    sends the very same numbers, and spends nothing.  Noise drawn anew would let the average of two replies tell more;
 3. else compares what would be spent with the owner's limit, and refuses by the name of the rule;
@@ -32,7 +32,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileError, InputError, MissingExtraError, PolicyError
+from ..errors import BudgetError, FileError, InputError, MissingExtraError
 from ..numerics.accounting import LEAST_DEVIATION, epsilon_of, rho_for
 from ..storage import open_regular, owner_only, parse_json, read_regular, replace_private, sync, writing
 from . import wire
@@ -77,12 +77,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Question:
-    """What a site is asked, and in which run."""
+    """What a site is asked, in which run, and after it was told what: which features are dropped, for one."""
 
     run: str
     epoch: int
     function: str
     args: Arrays
+    told: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ class Purse:
     def noise(self, question: Question, rho: float, honest: int, scales: Scales) -> NDArray[np.int64]:
         """Noise for a question that costs rho if ``honest`` sites add their shares, drawn once."""
         self._check(rho, honest, scales)
-        asked = f"{question.run} {question.epoch} {question.function} {self._data()}"
+        asked = " ".join([question.run, str(question.epoch), question.function, self._data(), *question.told.split()])
         name = hashlib.blake2b(wire.digest(asked, question.args).encode(), key=self._secret, digest_size=16).hexdigest()
         size = sum(count for _, count in scales)
         with self._locked() as file:
@@ -156,24 +157,24 @@ class Purse:
 
     def _check(self, rho: float, honest: int, scales: Scales) -> None:
         if not (np.isfinite(rho) and rho > 0 and honest >= 1):
-            raise InputError(f"noise for rho={rho!r} and {honest!r} honest sites; both must be positive")
+            raise BudgetError(f"noise for rho={rho!r} and {honest!r} honest sites; both must be positive")
         if self.limits.max_shares is not None and honest > self.limits.max_shares:
-            raise PolicyError(
+            raise BudgetError(
                 f"rule max_shares = {self.limits.max_shares}: noise is to be divided among {honest} sites taken for honest"
             )
         least = min(scale for scale, _ in scales)
         if not least >= LEAST_DEVIATION:
-            raise InputError(f"noise of {least:.0f} steps is too little to be told from rounding; ask for a smaller epsilon")
+            raise BudgetError(f"noise of {least:.0f} steps is too little to be told from rounding; ask for a smaller epsilon")
         most = max(scale for scale, _ in scales)
         if not most <= LARGEST_DEVIATION:
-            raise InputError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
+            raise BudgetError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
 
     def _check_limit(self, spent: list[dict[str, Any]]) -> None:
         most, delta = self.limits.max_epsilon, self.limits.max_delta
         total = total_rho(spent)
         if np.isfinite(most) and total > rho_for(most, delta) * (1 + 1e-9):
             before = epsilon_of(total - spent[-1]["rho"], delta)
-            raise PolicyError(
+            raise BudgetError(
                 f"rule max_epsilon = {most:g}: {before:.3g} of it (delta {delta:g}) is spent, and this query would make it "
                 f"{epsilon_of(total, delta):.3g}"
             )

@@ -7,7 +7,8 @@ and ones: what can be computed is every combination of them, and a few sites are
 *Histories.*  No single site need have seen all three.  So every site of a session tells the rosters in which its present rows
 were, signed with its key (``keys.py``), and each looks at all of them together.  Only names are told, and of rosters that follow
 from others as combinations none, so that a history has no more rosters than sites.  A roster counts from when keys were agreed
-on, also if no sum was made: two sessions at once could otherwise pass beside each other.
+on, also if no sum was made, and a site joins a session only if what it told is still all: else several, begun at the same time by
+several processes of each site, would not know of each other.
 
 *What nobody present knows* is not found: rosters of which no site takes part now.  A site that lies can leave out its own past,
 which those who were there tell all the same, or invent rosters with itself in them, which stops this session and no later one.

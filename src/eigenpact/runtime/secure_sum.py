@@ -13,6 +13,11 @@ so no pad does; a site that is asked again repeats its reply.
 numbers (``numerics/whole_numbers.py``) that cannot overflow: both ends find the unit in what was told at set-up, so that it
 need not be sent.  Else wide numbers, whose sum is ``math.fsum``'s.
 
+*What fails.*  Whether a function fails at a site, or a number exceeds its bound, depends on the site's rows, and a coordinator
+that chooses the arguments could find any number of one site's by halving: a trace that is told too small is refused.  So behind
+a gate such a failure stands in the site's own ledger, and what leaves, then and until the session ends, are random words.  The
+sum is noise, and nobody can tell whose part it was.
+
 What this does not do: a site can send anything, and nobody sees which; two sites that collude with all but one know that one's
 part; a sum of all sites but one, made later, gives that one's by difference.  Rules against that are the policy's (``gate.py``).
 
@@ -25,6 +30,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -101,6 +108,7 @@ class Masked:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._chain, self._trace = session.digest, 0.0
+        self.spoiled = False  # whether something failed here, so that only noise leaves from then on
 
     def note(self, kind: str, function: LocalFunction, step: int, args: Arrays) -> None:
         """Go on with a request; one that would show a single reply is refused."""
@@ -115,11 +123,11 @@ class Masked:
 
     def remember(self) -> dict[str, Any]:
         """For another process of this site, in the site's own memory."""
-        return {"chain": self._chain.hex(), "trace": self._trace}
+        return {"chain": self._chain.hex(), "trace": self._trace, "spoiled": self.spoiled}
 
     def recall(self, facts: Mapping[str, Any]) -> None:
         """Go on where another process of this site stopped."""
-        self._chain, self._trace = bytes.fromhex(facts["chain"]), facts["trace"]
+        self._chain, self._trace, self.spoiled = bytes.fromhex(facts["chain"]), facts["trace"], facts["spoiled"]
 
     def encode(self, function: LocalFunction, arrays: Arrays) -> Arrays:
         """The reply to a sum, as it leaves the site."""
@@ -134,6 +142,12 @@ class Masked:
             add_wide(part, mask) if form.kind == "wide" else np.add(part, mask, out=mask)
             for part, mask, form in zip(words, masks, forms.values(), strict=True)
         )
+
+    def noise(self, function: LocalFunction, shapes: Iterable[tuple[int, ...]]) -> Arrays:
+        """Random words in place of a reply, which nobody can tell from a masked one."""
+        forms = forms_of(function, self._trace, len(self.session.names)).values()
+        full = [(*shape, LIMBS) if form.kind == "wide" else shape for shape, form in zip(shapes, forms, strict=True)]
+        return tuple(np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64).reshape(shape) for shape in full)
 
     def _add_pad(self, masks: list[Words], forms: Mapping[str, Form], other: str, zeros: bytes) -> None:
         """Add the pad that is shared with another site, or take it away, in place."""

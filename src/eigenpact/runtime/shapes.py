@@ -90,6 +90,16 @@ class Shape:
             return False
         return all(axis.check(length, sizes) for axis, length in zip(self.axes, shape, strict=True))
 
+    def lengths(self, sizes: dict[str, int]) -> tuple[int, ...]:
+        """The one shape that fits, by the known sizes; a WireError where several would.
+
+        >>> Shape.parse("d k+1").lengths({"d": 5, "k": 2})
+        (5, 3)
+        """
+        if self.text == "..." or any(axis.at_most for axis in self.axes):
+            raise WireError(f"arrays of several shapes fit the declared ({self.text})")
+        return tuple(_evaluate(axis.expression, sizes) for axis in self.axes)
+
 
 def _check_allowed(expression: ast.expr) -> None:
     for node in ast.walk(expression):

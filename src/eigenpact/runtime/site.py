@@ -256,6 +256,7 @@ class SiteServer:
         sizes = self._check(function, request.args)  # before anything is forgotten
         if not begins and request.kind != "local":
             self._session.check_open()
+            self._session.check_shapes(function, sizes)
         if self._gate is not None:
             secured = self._session.masked is not None and not begins
             self._gate.check(request, function, known=() if begins else self._kept, secured=secured)
@@ -293,7 +294,8 @@ class SiteServer:
         """Run a function; whether it fails or answers, the gate writes it down first, or it was not done."""
         kept, inbox = self._kept, self._inbox
         try:
-            response = self._answer(request, function, sizes)
+            found = self._session.tried(request, lambda: self._answer(request, function, sizes))
+            response = self._hidden(request, function, sizes) if found is None else found
         except EigenpactError as error:
             if self._gate is not None:
                 self._gate.failed(request, str(error))
@@ -305,6 +307,15 @@ class SiteServer:
                 self._kept, self._inbox = kept, inbox
                 raise
         return response
+
+    def _hidden(self, request: Request, function: LocalFunction, sizes: dict[str, int]) -> Response:
+        """In place of an answer that would tell of the rows by not being one."""
+        self._kept = {**self._kept, **dict.fromkeys(function.keeps)}  # else what is refused later would tell
+        if request.kind == "local":
+            return Response(self.name)
+        shapes = function.reply_shapes(sizes)
+        self._columns = columns_of(tuple(np.broadcast_to(0.0, shape) for shape in shapes), self.n_features)
+        return Response(self.name, self._session.noise(function, shapes))
 
     def _begin(self, run: str, epoch: int) -> None:
         """A new run or epoch: forget everything kept."""
@@ -322,7 +333,7 @@ class SiteServer:
         kept, inbox = Kept(function, self._kept), MappingProxyType(self._inbox)
         grain = max(self._grain, GRAIN) if self._session.masked is not None else self._grain
         known = self._neighbours, self._features, grain, self._min_rows, self._secret, self._secret_streams
-        question = Question(request.run, request.epoch, function.name, request.args)
+        question = Question(request.run, request.epoch, function.name, request.args, self._kept.get(TOLD, ""))
         rows = self._X if request.kind == DIGEST else self._seen.given(self._kept)
         site = Site(self.name, rows, kept, inbox, *known, self._purse, question)
         try:

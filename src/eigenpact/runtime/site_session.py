@@ -1,8 +1,9 @@
 """A site's part in the sessions of a run whose sums are secured: it begins them, is asked again, is refused, and forgets.
 
 A session is begun by two requests beside the steps (``keys.py``).  Each is answered once: asked the same again, as happens when a
-message comes twice, a site repeats its answer; the number of a session that is over begins none.  Whatever is refused or fails
-ends the session, so that nobody learns something by trying; sums are then refused until another is begun.
+message comes twice, a site repeats its answer; the number of a session that is over begins none.  Whatever is refused ends the
+session; sums are then refused until another is begun.  What fails *because of the rows* must not be seen, or a coordinator would
+learn a number of one site by trying: behind a gate the session then goes on, and only noise leaves (``secure_sum.py``).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import EigenpactError, PolicyError, StepError
+from ..errors import BudgetError, EigenpactError, FileError, MissingExtraError, PolicyError, StepError
 from .keys import KEYS, Session, Trust, as_reply, digest_of_roster
-from .local import Arrays
-from .secure_sum import Masked
+from .local import Arrays, LocalFunction
+from .secure_sum import SECURED_KINDS, Masked
 
 if TYPE_CHECKING:
     from .gate import Gate
-    from .site import Request
+    from .site import Request, Response
 
 
 class SiteSession:
@@ -42,6 +43,33 @@ class SiteSession:
         """Refuse to reply where sums of this epoch were to be masked, and cannot be."""
         if self._secured and self.masked is None:
             raise PolicyError("rule secure: the session of this epoch has ended here, or not begun; begin another")
+
+    def check_shapes(self, function: LocalFunction, sizes: dict[str, int]) -> None:
+        """Refuse a masked reply whose shape would tell of the rows."""
+        if self.masked is not None:
+            function.reply_shapes(sizes)
+
+    def tried(self, request: Request, answer: Callable[[], Response]) -> Response | None:
+        """The answer; behind a gate, where sums are secured, None from the first one on that fails: it would tell of the rows.
+
+        Why stands in the site's own ledger.  Of rows there is nothing in what a purse, a file or a missing package says.
+        """
+        if self.masked is None or self._gate is None or request.kind not in SECURED_KINDS:
+            return answer()
+        if not self.masked.spoiled:
+            try:
+                return answer()
+            except (BudgetError, FileError, MissingExtraError):
+                raise
+            except EigenpactError as error:
+                self._gate.failed(request, str(error))
+                self.masked.spoiled = True
+        return None
+
+    def noise(self, function: LocalFunction, shapes: list[tuple[int, ...]]) -> Arrays:
+        """Random words in place of a masked reply."""
+        assert self.masked is not None
+        return self.masked.noise(function, shapes)
 
     def end(self) -> None:
         """Forget what this site shares with others."""
