@@ -235,5 +235,5 @@ def _check_bounded(function: LocalFunction, forms: Mapping[str, Form], arrays: A
         if np.any(sizes > MOST[form.kind]):
             raise SiteError(
                 f"the secured sum of {function.short_name}: {label!r} is beyond its bound; masks did not cancel, or a part "
-                "is larger than it can be: see the sites' logs, then fit again"
+                "is larger than it can be: a site's ledger may tell what failed there; then fit again"
             )
