@@ -132,7 +132,7 @@ def fitted(name: str) -> Any:
     if estimator == "RobustPCA":
         return ep.RobustPCA(2, solver=name, tell_shares=True, random_state=0, tol=0.05).fit(sites)
     if estimator == "PrivatePCA":
-        return ep.PrivatePCA(2, epsilon=8, delta=1e-6, row_bound=9, solver=name, random_state=0).fit(sites)
+        return ep.PrivatePCA(2, epsilon=8, delta=1e-6, row_bound=9, solver=name, secure=False, random_state=0).fit(sites)
     if estimator == "GraphPCA":
         return ep.GraphPCA(2, graph=RING, random_state=0).fit(sites)
     landmarks = X[:9] if name == "landmarks" else None

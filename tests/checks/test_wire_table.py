@@ -55,7 +55,7 @@ def on_ring(method: str, **options: Any) -> ep.GraphKernelPCA:
 
 
 def private(solver: str) -> ep.PrivatePCA:
-    return ep.PrivatePCA(K, epsilon=50, delta=1e-6, row_bound=9, solver=solver, random_state=0)
+    return ep.PrivatePCA(K, epsilon=50, delta=1e-6, row_bound=9, solver=solver, secure=False, random_state=0)
 
 
 def merged(merge: Any) -> Method:

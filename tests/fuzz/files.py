@@ -32,7 +32,7 @@ from numpy.lib import format as npy_format
 from scipy import sparse
 
 import eigenpact as ep
-from eigenpact.cli.site_settings import POLICY, SiteFile, describe, read_policy
+from eigenpact.cli.site_settings import SiteFile, describe, policy_text, read_policy
 from eigenpact.data.readers import read_table
 from eigenpact.engines.federation.kits import Federation, PartyKit, describe_kits, read_kit
 from eigenpact.engines.federation.sites import SiteFacts
@@ -86,7 +86,7 @@ def honest() -> dict[str, bytes]:
         for party in ("authority", "coordinator", "kit", "B"):
             Path(party).mkdir(exist_ok=True)
         describe_kits(Path(), Federation("heart", "localhost", 8102, ("kit", "B"), ("p", "q")), "no certificate")
-        Path("policy.toml").write_text(POLICY)
+        Path("policy.toml").write_text(policy_text(secure=True))
         Path("site.toml").write_text('kit = "."\ndata = "t.csv"\ncoordinator_timeout = 30\n')
         files = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".secret"]
         written = {str(path): path.read_bytes() for path in files}
