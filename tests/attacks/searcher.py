@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 
@@ -214,12 +214,15 @@ def one_run(drawn: st.DataObject, folder: Path) -> Counter[str]:
     return Counter(answered=search.answered, refused=search.refused)
 
 
-def search(calls: int, begin: int = 0) -> Counter[str]:
-    """Ask about ``calls`` times; how often it was answered and refused.  What breaks a rule is raised, made small."""
+def search(calls: int, begin: int = 0, made_small: bool = True) -> Counter[str]:
+    """Ask about ``calls`` times; how often it was answered and refused.  What breaks a rule is raised, made small or as found."""
     tally: Counter[str] = Counter()
+    phases = tuple(Phase) if made_small else (Phase.generate,)
 
     @seed(begin)
-    @settings(max_examples=-(-calls // CALLS), database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=-(-calls // CALLS), database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=phases
+    )
     @given(st.data())
     def runs(drawn: st.DataObject) -> None:
         with tempfile.TemporaryDirectory() as folder:

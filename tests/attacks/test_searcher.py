@@ -32,7 +32,7 @@ def test_it_finds_a_product_that_compares_single_entries(monkeypatch: pytest.Mon
     monkeypatch.setattr(SiteRows, "_own_means", property(lambda self: np.stack([self._own.mean, self._left])), raising=False)
     monkeypatch.setattr(SiteRows, "scatter_action", compares)
     with pytest.raises(AssertionError):
-        search(200)
+        search(200, made_small=False)  # which would take a minute
 
 
 @pytest.mark.parametrize("centre", ["site", "mean"])
