@@ -20,8 +20,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..numerics.linalg import Array
-from ..runtime import Arrays, Costs, Engine, Graph, Job, Outcome, Request, Response, Sites, tapped
+from ..runtime import Arrays, Graph, Job, Outcome, Request, Response, Sites, tapped
 from ..runtime.local import short_name
+from ..runtime.tapping import AroundEngine
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Overheard:
 
 
 @dataclass(frozen=True, eq=False)
-class Eavesdropper:
+class Eavesdropper(AroundEngine):
     """An engine whose coordinator listens.
 
     Parameters
@@ -55,23 +56,7 @@ class Eavesdropper:
         Replies in the order in which they came; those of a later run are added.
     """
 
-    engine: Engine
     heard: list[Overheard] = field(default_factory=list)
-
-    @property
-    def costs(self) -> Costs:
-        """Those of the engine."""
-        return self.engine.costs
-
-    @property
-    def min_sites(self) -> int:
-        """Those of the engine."""
-        return self.engine.min_sites
-
-    @property
-    def spread(self) -> bool:
-        """Whether other processes may hold sites too."""
-        return self.engine.spread
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Run the job on the engine, and listen."""

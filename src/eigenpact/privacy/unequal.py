@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..numerics.linalg import Array
-from ..runtime import Connection, Costs, Engine, Graph, Job, Outcome, Plan, Request, Response, Sites
+from ..runtime import Connection, Graph, Job, Outcome, Request, Response, Sites
 from ..runtime.local import short_name
+from ..runtime.tapping import AroundEngine, PassingOn
 
 
 def another(Z: Array) -> Array:
@@ -26,7 +27,7 @@ class Enough(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Unequal:
+class Unequal(AroundEngine):
     """An engine whose coordinator sends ``site`` another block in the first call of ``function``, and then stops by ``Enough``.
 
     Attributes
@@ -35,25 +36,9 @@ class Unequal:
         The block Z (d x k) that the others got, and the sum of all replies (d x k).
     """
 
-    engine: Engine
     site: str
     function: str = "scatter_action"
     heard: list[tuple[Array, Array]] = field(default_factory=list)
-
-    @property
-    def costs(self) -> Costs:
-        """Those of the engine."""
-        return self.engine.costs
-
-    @property
-    def min_sites(self) -> int:
-        """Those of the engine."""
-        return self.engine.min_sites
-
-    @property
-    def spread(self) -> bool:
-        """Whether other processes may hold sites too."""
-        return self.engine.spread
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Run the job on the engine, and cheat once."""
@@ -61,29 +46,12 @@ class Unequal:
         return self.engine.execute(sites, cheat, graph=graph)
 
 
-class _Cheating(Connection):
+class _Cheating(PassingOn):
     """A connection that changes one argument of one request to one site."""
 
     def __init__(self, connection: Connection, cheat: Unequal) -> None:
-        self._connection, self._cheat = connection, cheat
-
-    def sites(self) -> tuple[str, ...]:
-        return self._connection.sites()
-
-    def invited(self) -> tuple[str, ...]:
-        return self._connection.invited()
-
-    def own_sites(self) -> tuple[str, ...]:
-        return self._connection.own_sites()
-
-    def n_features(self) -> Mapping[str, int]:
-        return self._connection.n_features()
-
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        return self._connection.announce(run, plan)
-
-    def positions(self, run: str, epoch: int) -> Mapping[str, int]:
-        return self._connection.positions(run, epoch)
+        super().__init__(connection)
+        self._cheat = cheat
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         victim = self._cheat.site
@@ -94,6 +62,3 @@ class _Cheating(Connection):
         replies = [*self._connection.call(request, honest), *self._connection.call(other, {victim: after[victim]})]
         self._cheat.heard.append((request.args[0], np.sum([response.arrays[0] for response in replies], axis=0)))
         raise Enough
-
-    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
-        return self._connection.exchange(request, after)

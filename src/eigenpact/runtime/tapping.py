@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from .engine import Connection, Job, Outcome
+from .engine import Connection, Costs, Engine, Job, Outcome
 from .plan import Plan
 from .site import Request, Response
 
@@ -21,11 +22,33 @@ def tapped(job: Job, hear: Hear) -> Job:
     return run
 
 
-class _Tapped(Connection):
+@dataclass(frozen=True, eq=False)
+class AroundEngine:
+    """An engine that runs as the ``engine`` inside it, but for what a subclass does in ``execute``."""
+
+    engine: Engine
+
+    @property
+    def costs(self) -> Costs:
+        """Those of the engine."""
+        return self.engine.costs
+
+    @property
+    def min_sites(self) -> int:
+        """Those of the engine."""
+        return self.engine.min_sites
+
+    @property
+    def spread(self) -> bool:
+        """Whether other processes may hold sites too."""
+        return self.engine.spread
+
+
+class PassingOn(Connection):
     """A connection that passes on what another one does."""
 
-    def __init__(self, connection: Connection, hear: Hear) -> None:
-        self._connection, self._hear = connection, hear
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def sites(self) -> tuple[str, ...]:
         return self._connection.sites()
@@ -46,10 +69,24 @@ class _Tapped(Connection):
         return self._connection.positions(run, epoch)
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
-        return self._heard(request, self._connection.call(request, after))
+        return self._connection.call(request, after)
 
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
-        return self._heard(request, self._connection.exchange(request, after))
+        return self._connection.exchange(request, after)
+
+
+class _Tapped(PassingOn):
+    """Lets somebody hear every response."""
+
+    def __init__(self, connection: Connection, hear: Hear) -> None:
+        super().__init__(connection)
+        self._hear = hear
+
+    def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        return self._heard(request, super().call(request, after))
+
+    def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
+        return self._heard(request, super().exchange(request, after))
 
     def _heard(self, request: Request, responses: Iterator[Response]) -> Iterator[Response]:
         for response in responses:
