@@ -277,3 +277,12 @@ def test_rare_features_and_membership_of_genomes() -> None:
     rows, people = map(int, re.findall(r"\d+", of(told, "rare features").sentence)[:2])
     assert rows >= 40
     assert people >= 20
+
+
+def test_the_ledger_of_a_secured_run_is_counted_by_its_rounds_and_replies() -> None:
+    """Keys and digests tell nothing of rows, and rounds of set-up are none of the solver's."""
+    pca = estimator("gram").set_params(secure=True).fit(made_up(ROWS, D))
+    told = ep.audit(pca)
+    assert (told.secured, told.n_rounds) == (True, pca.n_rounds_)
+    assert not {"session_key", "session_roster"} & {one.attack for one in told.findings}
+    assert {one.verdict for one in told.of("set-up")} == {"not by this attack"}

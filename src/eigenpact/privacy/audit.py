@@ -39,7 +39,7 @@ def audit_ledger(ledger: Ledger, *, solver: str = "", n_features: int | None = N
         Take all replies as masked; else those whose note says "secured".
     """
     counted = Counted.of(ledger, n_features, secured=secured)
-    rounds = max((m.round for m in ledger), default=0)
+    rounds = max((m.round for m in ledger if not m.note.startswith("setup")), default=0)
     findings = tuple(count_equations(counted))
     return Audit("ledger", solver, counted.sites, counted.n_features, rounds, secured or all_secured(ledger), findings)
 

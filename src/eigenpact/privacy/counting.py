@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..errors import InputError
 from ..runtime import COORDINATOR, Ledger, Message
 from .findings import COULD, COULD_IN_PART, EVERYBODY, NOT_BY_THIS, NOT_TRIED, Finding
-from .replies import ATTACKED, DIRECTIONS, SECURED
+from .replies import ATTACKED, DIRECTIONS, SAYS_NOTHING, SECURED
 from .sums import isolated
 
 
@@ -91,7 +91,7 @@ def _site(counted: Counted, site: str) -> Iterator[Finding]:
         sentence = f"One message told {m.shapes[0][1]} leading eigenvectors and eigenvalues of C_i."
         yield Finding(site, "one-shot truncation", "C_i", COULD_IN_PART, sentence, rounds=1)
     yield from _steps(site, d, [m for m in readable if m.function == "consensus_step"])
-    for function in sorted(functions - ATTACKED):
+    for function in sorted(functions - ATTACKED - SAYS_NOTHING):
         sentence = "Nothing is said about this: this audit has no attack on it; see docs/explanation/what-leaves-a-site.md."
         yield Finding(site, function, "C_i", NOT_TRIED, sentence)
 
