@@ -198,7 +198,7 @@ def test_fit_secured(run: Callable[..., Any], sites: dict[str, Any]) -> None:
     ("options", "told"),
     [
         (("--go-on-without", "1"), "--go-on-without is for --secure"),
-        (("--secure", "--go-on-without", "-1"), "min_apart=-1 must be"),
+        (("--secure", "--go-on-without", "-1"), "--go-on-without -1 must be a whole number >= 0"),
         (("--secure", "--start", "one-shot"), "uses 'gather', which shows single replies; use"),
         (("--secure", "--solver", "hot-potato"), "uses 'chain', which shows single replies; use"),
     ],

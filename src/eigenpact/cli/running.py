@@ -42,6 +42,8 @@ class Settings:
         said: dict[str, Any] = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
         if self.go_on_without and not self.secure:
             raise InputError("--go-on-without is for --secure; runs with plain sums go on as --min-sites says")
+        if self.go_on_without < 0:
+            raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
