@@ -34,9 +34,7 @@ Secure = Annotated[
 ]
 GoOnWithout = Annotated[
     int,
-    typer.Option(
-        min=0, metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."
-    ),
+    typer.Option(metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
