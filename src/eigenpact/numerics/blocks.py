@@ -1,4 +1,4 @@
-"""Rows a few at a time, with holes."""
+"""Rows a few at a time, as they are or with their holes marked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .linalg import Array
 from .rows import slices
+from .sources import RowSource, pieces
 
 Mask = NDArray[np.bool_]
 
@@ -33,3 +34,11 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
             observed = ~np.isnan(M)
             M[~observed] = 0.0
         yield where, M, observed
+
+
+def some_rows(X: Any) -> Iterator[Any]:
+    """All rows of X (n x d: an array, a sparse matrix or a source), a few at a time, as they are."""
+    n, d = (int(size) for size in X.shape)
+    step = next(slices(n, d), slice(0, 1)).stop
+    for piece in (piece for _, piece in pieces(X, step)) if isinstance(X, RowSource) else (X,):
+        yield from (piece[where] for where in slices(int(piece.shape[0]), d))

@@ -30,10 +30,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...errors import InputError
+from ...numerics.blocks import some_rows
 from ...numerics.changes import check_genotypes
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
-from ...numerics.rows import slices
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..parameters import check_choice
@@ -50,8 +50,8 @@ def count_alleles(site: Site) -> Any:
     """By variant, observed genotypes and the copies they have; of a variant with fewer than ``min_rows`` of them, nothing."""
     d = int(site.X.shape[1])
     observed, copies = np.zeros(d, dtype=np.int64), np.zeros(d)
-    for where in slices(*site.X.shape):
-        G = np.asarray(site.X[where], dtype=np.float64)
+    for part in some_rows(site.X):
+        G = np.asarray(part, dtype=np.float64)
         check_genotypes(G)
         seen = ~np.isnan(G)
         observed += seen.sum(axis=0)

@@ -33,9 +33,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ...errors import InputError
+from ...numerics.blocks import some_rows
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
-from ...numerics.rows import Rows, slices
+from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..parameters import check_choice, check_whole
@@ -79,8 +80,7 @@ def own_count_moments(X: Any) -> tuple[Array, Array]:
 
 def _counts(X: Any) -> Iterator[Any]:
     """exp(x) - 1, a few rows at a time."""
-    for where in slices(*X.shape):
-        part = X[where]
+    for part in some_rows(X):
         with np.errstate(over="ignore"):  # found out below
             C = part.astype(np.float64).expm1() if scipy.sparse.issparse(part) else np.expm1(part, dtype=np.float64)
         if not np.all(np.isfinite(C.data if scipy.sparse.issparse(C) else C)):

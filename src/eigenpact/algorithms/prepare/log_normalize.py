@@ -25,10 +25,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...errors import InputError
+from ...numerics.blocks import some_rows
 from ...numerics.changes import row_totals
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
-from ...numerics.rows import slices
 from ...runtime import Local, Reply, Site, Sum, local
 from ..medians import check_path, keys_of, many, numbers_of, part_of, shift_of
 from ..method import Part
@@ -54,8 +54,8 @@ def count_totals(site: Site, prefix: Any, step: Any) -> Reply:
     """How many sums of rows, not 0, have each of two prefixes, by their next byte."""
     check_path(site.kept.get(TOTALS), prefix, int(step), DIGITS, ROUNDS)
     counts = np.zeros((2, PARTS), dtype=np.int64)
-    for where in slices(*site.X.shape):
-        totals = row_totals(site.X[where])
+    for part in some_rows(site.X):
+        totals = row_totals(part)
         keys = keys_of(totals[totals > 0]) >> shift_of(int(step), DIGITS)
         for i in range(2):
             here = keys[keys >> np.uint64(DIGITS) == prefix[i]]

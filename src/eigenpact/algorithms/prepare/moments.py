@@ -66,7 +66,7 @@ def own_moments(X: Any, least: int) -> tuple[NDArray[np.int64], Array, Array]:
     """
     n, d = (int(size) for size in X.shape)
     observed = np.full(d, n)
-    if not scipy.sparse.issparse(X):
+    if not (scipy.sparse.issparse(X) or getattr(X, "sparse", False)):
         for where, _, seen in blocks(X, None, None):
             observed += 0 if seen is None else seen.sum(axis=0) - (where.stop - where.start)
     if np.all(observed == n):

@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
+from ...numerics.blocks import some_rows
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
-from ...numerics.rows import slices
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from .keeping import keeping, names_for
@@ -55,8 +55,7 @@ def covariate_products(site: Site, mean: Array, columns: Any) -> Any:
     own = own_moments(site.X, 1)[1]
     chosen = np.asarray(columns, dtype=np.intp)
     zx = np.zeros((len(chosen), len(own)))
-    for where in slices(*site.X.shape):
-        part = site.X[where]
+    for part in some_rows(site.X):
         Y = (part.toarray() if hasattr(part, "toarray") else np.asarray(part, dtype=np.float64)) - own
         zx += Y[:, chosen].T @ Y
     apart = own - mean
@@ -135,7 +134,7 @@ class Residualize:
         wanted = [c for c in self.columns if isinstance(c, str)]
         if wanted and names is None:
             raise InputError(f"column {wanted[0]!r} is not known here, since the columns have no names; give its number, from 0")
-        known = {name: j for j, name in enumerate(names or ())}
+        known = {name: j for j, name in enumerate(() if names is None else names)}
         for name in wanted:
             if name not in known:
                 near = get_close_matches(name, known, 3)
