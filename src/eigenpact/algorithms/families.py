@@ -17,7 +17,6 @@ from .prepare.residualize import Residualize
 from .prepare.scale import Scale
 from .private.moments import MOMENTS
 from .rare import RARE
-from .preparing import Preparer
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -56,11 +55,8 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARERS: tuple[type[Preparer], ...] = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize)
-"""Those of the package, in the order in which one would use them."""
-
-PREPARING: tuple[Part, ...] = (BEFORE, *(preparer.part for preparer in PREPARERS))  # type: ignore[misc]
-"""What they call: sites list these functions in their policies one by one, or not at all."""
+PREPARING = (BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+"""What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
 

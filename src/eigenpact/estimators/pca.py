@@ -214,7 +214,9 @@ class FederatedPCA(PooledEstimator):
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
         if strange:
-            raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
+            raise InputError(
+                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
         if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
             raise InputError(
                 f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "

@@ -15,8 +15,8 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .columns import with_zeros
+from .kinds import kind
 from .linalg import Array
-from .preparation import kind
 
 Arrays = Mapping[str, Array]
 
@@ -112,8 +112,9 @@ def check_genotypes(X: Any) -> None:
     low, high = np.fmin.reduce(X, axis=None, initial=0.0), np.fmax.reduce(X, axis=None, initial=0.0)
     if low < 0 or high > MOST_COPIES:
         raise InputError(
-            f"genotypes are to be 0 to 2 copies of an allele, or NaN where missing; some are {low if low < 0 else high:g}: "
-            "turn marks of missing ones into NaN"
+            "genotypes are to be 0 to 2 copies of an allele, or NaN where missing; "
+            f"some are {'below 0' if low < 0 else 'above 2'}: "
+            "turn marks of missing ones, such as -1 and 255, into NaN"
         )
 
 
