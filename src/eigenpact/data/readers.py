@@ -4,45 +4,34 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
 from ..storage import check_regular, open_regular
 from .array_files import Archive, check_expansion, read_npy
 from .checks import check_numeric
+from .description import Description
 from .sparse_files import read_sparse
+from .table import FOLDERS, READERS, Table, Variants, ending, reads
 from .text_tables import read_text_table
 
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table read from a file.
-
-    Attributes
-    ----------
-    X : array or scipy sparse CSR, n_rows x n_features, float64 or float32
-    feature_names : tuple of str (length n_features), or None where the file has none
-    row_ids : tuple of str (length n_rows), or None where the file has none
-    """
-
-    X: Any
-    feature_names: tuple[str, ...] | None = None
-    row_ids: tuple[str, ...] | None = None
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
     """Read a table, rows as samples, from .csv, .tsv (both also .gz), .npy, .npz or .parquet.
 
     A first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one of
     id, sample, index, row, holds row ids.  Cells that are empty, NA or NaN become nan.  A .npz file holds a matrix saved by
     ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it are used.
+    ``description`` says what else is known of the file.  With ``memory``, rows that take more bytes are read a block at a time.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -54,16 +43,18 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     >>> folder.cleanup()
     """
     file = Path(path)
-    if file.is_dir():
+    extension = ending(file)
+    folder = extension in FOLDERS
+    if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
-    extension = _extension(file)
     if extension is None:
         raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
     try:
-        check_regular(file, follow=True)
-        if file.stat().st_size == 0:
-            raise FileError(f"{file} is empty; give a table with at least one row")
-        table = READERS[extension](file)
+        if not folder:
+            check_regular(file, follow=True)
+            if file.stat().st_size == 0:
+                raise FileError(f"{file} is empty; give a table with at least one row")
+        table = READERS[extension](file, description or Description(), memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -82,7 +73,7 @@ def site_name(path: str | os.PathLike[str]) -> str:
     'north'
     """
     file = Path(path)
-    extension = _extension(file)
+    extension = ending(file)
     return file.name[: -len(extension)] if extension else file.stem
 
 
@@ -115,14 +106,9 @@ def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
     return site_name(entry), Path(entry)
 
 
-def _extension(file: Path) -> str | None:
-    """Return the ending of the file's name that says how to read it."""
-    name = file.name.lower()
-    return next((extension for extension in READERS if name.endswith(extension) and len(name) > len(extension)), None)
-
-
-def _read_text(file: Path, delimiter: str) -> Table:
-    return Table(*read_text_table(file, delimiter))
+@reads(".csv", ".tsv", ".csv.gz", ".tsv.gz")
+def _read_text(file: Path, _description: Description, _memory: int | None) -> Table:
+    return Table(*read_text_table(file, "\t" if ".tsv" in (ending(file) or "") else ","))
 
 
 def _begins(file: Path, magic: bytes) -> bool:
@@ -130,7 +116,8 @@ def _begins(file: Path, magic: bytes) -> bool:
         return stream.read(len(magic)) == magic
 
 
-def _read_npy(file: Path) -> Table:
+@reads(".npy")
+def _read_npy(file: Path, _description: Description, _memory: int | None) -> Table:
     if _begins(file, b"PK"):
         raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
     try:
@@ -139,10 +126,11 @@ def _read_npy(file: Path) -> Table:
         raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
 
 
-def _read_npz(file: Path) -> Table:
+@reads(".npz")
+def _read_npz(file: Path, description: Description, memory: int | None) -> Table:
     """A sparse matrix, or arrays with names."""
     if _begins(file, b"\x93NUMPY"):
-        return _read_npy(file)
+        return _read_npy(file, description, memory)
     try:
         with open_regular(file, follow=True) as stream:
             archive = Archive(stream)
@@ -169,7 +157,8 @@ def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(value) for value in values.ravel().tolist())
 
 
-def _read_parquet(file: Path) -> Table:
+@reads(".parquet")
+def _read_parquet(file: Path, _description: Description, _memory: int | None) -> Table:
     try:
         importlib.import_module("pandas")
         parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
@@ -204,7 +193,7 @@ def table_from_frame(frame: Any, site: str) -> Table:
 
 
 def _checked(file: Path, table: Table) -> Table:
-    """Check kind and shape, and make X float64 or float32."""
+    """Check kind and shape, and make X float64 or float32, unless it holds genotypes or is no array."""
     X, names, ids = table.X, table.feature_names, table.row_ids
     check_numeric(site_name(file), X)
     if X.ndim != 2:
@@ -214,16 +203,7 @@ def _checked(file: Path, table: Table) -> Table:
     for what, texts, length in (("feature_names", names, X.shape[1]), ("row_ids", ids, X.shape[0])):
         if texts is not None and len(texts) != length:
             raise InputError(f"{file} has {len(texts)} {what} for a table of shape {X.shape}; give {length}")
+    if table.variants is not None or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
+        return table  # counts of genotypes, or rows that are read a block at a time
     wanted = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
-    return Table(X.astype(wanted, copy=False), names, ids)
-
-
-READERS: dict[str, Callable[[Path], Table]] = {
-    ".csv": partial(_read_text, delimiter=","),
-    ".tsv": partial(_read_text, delimiter="\t"),
-    ".csv.gz": partial(_read_text, delimiter=","),
-    ".tsv.gz": partial(_read_text, delimiter="\t"),
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".parquet": _read_parquet,
-}
+    return replace(table, X=X.astype(wanted, copy=False))
