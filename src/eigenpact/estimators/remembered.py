@@ -13,11 +13,11 @@ from ..numerics.preparation import Step
 class Remembered:
     """In the place of a preparer: new rows are prepared by the saved steps, but a new fit must be told how to agree on them.
 
-    >>> Remembered("LogNormalize(total=10000.0)")
-    LogNormalize(total=10000.0)
-    >>> Remembered("LogNormalize(total=10000.0)").part
+    >>> Remembered("LogNormalize()")
+    LogNormalize()
+    >>> Remembered("LogNormalize()").part
     Traceback (most recent call last):
-    eigenpact.errors.InputError: this model comes from a file, which does not hold how sites agree on LogNormalize(total=10000.0)...
+    eigenpact.errors.InputError: this model comes from a file, which does not hold how sites agree on LogNormalize()...
     """
 
     text: str

@@ -4,8 +4,8 @@ Rows y (d,) are centred and scaled, Z (d x k) has orthonormal columns, and the m
 Bishop 1999): y = Z t + e with t ~ N(0, P), P = diag(variances - noise), e ~ N(0, noise I).  Of a row only y_O is observed; with
 G = Z_O^T Z_O and b = Z_O^T y_O,
 
-- least squares gives t = G^-1 b.  Its error has covariance noise G^-1; noise (G^-1 - I) of it comes from the missing entries, and is
-  that of t - Z^T y, the distance from the score that the whole row would have.
+- least squares gives t = G^-1 b.  Its error has covariance noise G^-1; noise (G^-1 - I) of it comes from the missing entries,
+  and is that of t - Z^T y, the distance from the score that the whole row would have.
 - where the observed features do not determine t (fewer than components, or nearly dependent), the posterior mean
   (G + noise P^-1)^-1 b is given, with its covariance noise (G + noise P^-1)^-1.
 
@@ -23,6 +23,9 @@ from .linalg import Array
 
 UNDETERMINED = 1e-6
 """Eigenvalues of G are between 0 and 1; where the least is below this, the observed features do not determine the scores."""
+
+MARGIN = 1.05
+"""By how much a component must be larger than noise makes it before shrinkage is undone: the largest of noise varies."""
 
 BLOCK = 1 << 22
 """Numbers that products of loadings may hold at a time."""
@@ -70,9 +73,7 @@ def scores_of(Y: Array, seen: NDArray[np.bool_], Z: Array, variances: Array, noi
     scores = np.where(whole[pattern, None], b, np.einsum("nij,nj->ni", solution[pattern], b))
     explained = 2 * np.einsum("ni,ni->n", scores, b) - np.einsum("ni,nij,nj->n", scores, G[pattern], scores)
     residual = np.maximum(np.einsum("ij,ij->i", Y, Y) - explained, 0.0)
-    return Scores(
-        scores, pattern, covariance, missing, by_prior, solution, residual, np.count_nonzero(kinds, axis=1)[pattern]
-    )
+    return Scores(scores, pattern, covariance, missing, by_prior, solution, residual, np.count_nonzero(kinds, axis=1)[pattern])
 
 
 def _patterns(seen: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -100,7 +101,7 @@ def _products(kinds: NDArray[np.bool_], Z: Array) -> Array:
 
 
 def _solutions(G: Array, prior: Array, noise: float) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """For each G (p x k x k): what makes scores of b, covariance of the error, the part of missing entries, where the prior was used.
+    """For each G (p x k x k): what makes scores of b, their covariance, the part of missing entries, where the prior was used.
 
     ``prior`` (k,) are the variances of t.
     """
@@ -137,28 +138,28 @@ def _inverse(prior: Array) -> Array:
     return np.where(prior > 0, 1.0 / np.where(prior > 0, prior, 1.0), 0.0)
 
 
-def without_shrinkage(scores: Array, residual: Array, lengths: Array, n: int, d: int) -> tuple[Array, Array]:
+def without_shrinkage(scores: Array, residual: Array, lengths: Array, n: int, d: int, noise: float) -> tuple[Array, Array]:
     """Scores (m x k) as a joint fit would give them, and by how much (m x k) each was stretched, to first order.
 
     Scores of rows that took no part in a fit are too small where features outnumber rows: the components were fitted to the
     others' noise, too.  Each row is added to the decomposition, whose n rows are known by their singular values ``lengths`` (k,)
-    alone, and the enlarged scores are turned back to the known ones (online augmentation, decomposition and Procrustes: Prive et
-    al. 2020, after Zhang, Dey and Lee 2020).  ``residual`` (m,) is the squared length that the row has outside the components,
-    in all d features.  Components whose singular values are not above those of noise of that size, residual (1 + sqrt(n / d))^2
-    (Marchenko and Pastur 1967), cannot be corrected: their scores stay.
+    alone, and the enlarged scores are turned back to the known ones (online augmentation, decomposition and Procrustes: Zhang,
+    Dey and Lee 2020, Prive et al. 2020).  ``residual`` (m,) is the squared length that the row has outside the components, in all
+    d features.  Components are left as they are from the first on that is not larger than ``noise`` alone makes them,
+    noise (sqrt(n) + sqrt(d))^2 (Marchenko and Pastur 1967), or than the row's residual.
 
-    >>> scores, stretched = without_shrinkage(np.array([[3.0, 1.0]]), np.array([100.0]), np.array([20.0, 11.0]), 25, 100)
+    >>> scores, stretched = without_shrinkage(np.array([[3.0, 1.0]]), np.array([100.0]), np.array([20.0, 11.0]), 25, 100, 1.0)
     >>> scores.round(2).tolist(), stretched.round(2).tolist()
     ([[3.96, 1.0]], [[1.33, 1.0]])
     """
-    above = lengths[None, :] ** 2 > residual[:, None] * (1 + np.sqrt(n / d)) ** 2
-    counts = np.count_nonzero(np.logical_and.accumulate(above, axis=1), axis=1)
+    squares = lengths**2
+    least = MARGIN * np.maximum(noise * (np.sqrt(n) + np.sqrt(d)) ** 2, residual)
+    counts = np.count_nonzero(np.logical_and.accumulate(squares[None, :] > least[:, None], axis=1), axis=1)
     corrected, stretched = np.array(scores, dtype=np.float64), np.ones(scores.shape)
     for k in np.unique(counts[counts > 0]).tolist():
         rows = np.flatnonzero(counts == k)
         corrected[rows, :k] = _augmented(scores[rows, :k], residual[rows], lengths[:k])
-        squares = lengths[:k] ** 2
-        stretched[rows, :k] = squares / (squares - residual[rows, None])
+        stretched[rows, :k] = squares[:k] / (squares[:k] - residual[rows, None])
     return corrected, stretched
 
 
