@@ -50,6 +50,7 @@ FORMS: dict[str, Any] = {
     "stop_reason": str,
     "angle_estimate": float | None,
     "between_site_share": float,
+    "between_site_share_before": float | None,
     "solver_used": str,
     "solver_choice": list[dict[str, str | bool | float | None]],
     "parameters": dict[str, Any],
@@ -68,7 +69,7 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit({"dropped_features": []} | dict(facts), FORMS)  # only where some were
+    wrong = misfit({"dropped_features": [], "between_site_share_before": None} | dict(facts), FORMS)  # not in all
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})

@@ -59,6 +59,9 @@ FACTS = {
 }
 """Fitted attributes and their names in the manifest."""
 
+LATER_FACTS = {"between_site_share_before_": "between_site_share_before"}
+"""The same, of attributes that not every manifest has: None there."""
+
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a fitted estimator to a new folder; ``overwrite`` replaces an earlier model there, and nothing else."""
@@ -96,6 +99,8 @@ def model_of(manifest: Mapping[str, Any], arrays: Mapping[str, Any], steps: tupl
     pca.noise_variance_ = float(arrays["noise_variance"])
     for attribute, key in FACTS.items():
         setattr(pca, attribute, manifest[key])
+    for attribute, key in LATER_FACTS.items():
+        setattr(pca, attribute, manifest.get(key))
     pca.sites_, pca.dropped_features_ = tuple(manifest["sites"]), tuple(manifest.get("dropped_features", ()))
     pca.preparation_ = steps
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
@@ -157,6 +162,7 @@ def facts_of(pca: FederatedPCA) -> dict[str, Any]:
         "feature_names": None if names is None else [str(name) for name in names],
         **({"dropped_features": list(pca.dropped_features_)} if pca.dropped_features_ else {}),
         **prepared,
+        **{key: told for attribute, key in LATER_FACTS.items() if (told := getattr(pca, attribute, None)) is not None},
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
     }

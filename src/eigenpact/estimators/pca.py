@@ -25,7 +25,7 @@ from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
 from .plans import plan_of
-from .projection import Projecting, has_gaps
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
@@ -263,13 +263,7 @@ class FederatedPCA(Projecting, PooledEstimator):
     # -- using ----------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components.
-
-        Where the model takes missing entries (``missing`` is not "refuse"), and no step of its own fills them, rows that have
-        some get the scores of :meth:`project`.
-        """
-        if has_gaps(self, X):
-            return self.project(X).scores
+        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 

@@ -215,15 +215,6 @@ def _project(
     )
 
 
-def has_gaps(pca: Any, X: Any) -> bool:
-    """Whether entries of new rows are missing, where the model takes that and no step of its preparation fills them in."""
-    check_is_fitted(pca)
-    if getattr(pca, "missing", "refuse") == "refuse" or any(step.kind == "fill" for step in pca.preparation_):
-        return False
-    values = X.data if scipy.sparse.issparse(X) else np.asarray(X)
-    return values.dtype.kind == "f" and bool(np.isnan(values).any())
-
-
 def with_all_columns(pca: Any, X: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """A DataFrame with the model's columns in their order, NaN where it lacks one; what it lacked, and what is not the model's.
 
@@ -252,6 +243,8 @@ def entry_noise(pca: Any) -> float:
     used, k = _n_used(pca), pca.n_components_
     if used <= k:
         return 0.0
+    if getattr(pca, "missing", "refuse") == "em":  # whose noise is that of an entry
+        return float(pca.noise_variance_)
     directions = min(pca.n_samples_seen_, pca.n_features_in_ - len(pca.dropped_features_))
     return float(pca.noise_variance_) * max(directions - k, 0) / (used - k)
 
