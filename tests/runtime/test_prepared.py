@@ -266,7 +266,7 @@ def test_steps_are_carried_with_their_order_and_kinds():
     again = unflat(flat(steps, "p"), "p", [step.kind for step in steps])
     assert [step.kind for step in again] == ["columns", "fill"]
     assert np.array_equal(again[0].arrays["kept"], steps[0].arrays["kept"])
-    with pytest.raises(InputError, match="rows cannot be prepared by 'other'; allowed are .*fill"):
+    with pytest.raises(InputError, match=r"rows cannot be prepared by 'other'; allowed are .*fill"):
         Step("other")
 
 

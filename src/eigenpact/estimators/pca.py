@@ -27,6 +27,7 @@ from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
 from .plans import parts_to_prepare, plan_of
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
@@ -61,7 +62,7 @@ class JointResult(Result):
     preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(PooledEstimator):
+class FederatedPCA(Projecting, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -141,6 +142,11 @@ class FederatedPCA(PooledEstimator):
 
     @property
     def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.takes_gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether NaN stands for a missing entry, which preparation fills."""
         return any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
@@ -190,7 +196,9 @@ class FederatedPCA(PooledEstimator):
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers())
+        problem = replace(
+            asked, min_nonzero=self.min_nonzero or 0, prepare=self.preparers(getattr(self, "feature_names_in_", None))
+        )
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -198,9 +206,9 @@ class FederatedPCA(PooledEstimator):
 
         return program
 
-    def _preparers(self) -> tuple[Preparer, ...]:
-        """With numbers of columns in place of their names."""
-        names = getattr(self, "feature_names_in_", None)
+    def preparers(self, names: Any) -> tuple[Preparer, ...]:
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if they have some."""
+        names = names if isinstance(names, tuple | list | np.ndarray) else None
         return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 
     def _settings(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ...algorithms.solution import Algorithm
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Files, GoOnWithout, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -24,6 +24,7 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -47,7 +48,7 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without,
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -55,8 +56,9 @@ def command(
     try:
         parse_components(components)  # told before files are read
         chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        held, names = read_together(files, comm, proxy, asked.check_output, missing=pca.takes_gaps)
+        pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
