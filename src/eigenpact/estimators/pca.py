@@ -207,7 +207,7 @@ class FederatedPCA(Projecting, PooledEstimator):
         return program
 
     def preparers(self, names: Any) -> tuple[Preparer, ...]:
-        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if they have some."""
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
         names = names if isinstance(names, tuple | list | np.ndarray) else None
         return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 

@@ -24,6 +24,12 @@ MOST_COPIES = 2.0
 """Of an allele, in one person."""
 
 
+@kind("fill", tells=lambda _: "missing entries filled in", values="d")
+def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
+    """Values (d,) where entries are missing (NaN)."""
+    return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
 def row_totals(X: Any) -> Array:
     """Sums (n,) of the entries of each row, which are to be counts.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
 from . import changes  # noqa: F401  # which registers what is there
-from .kinds import KINDS, kind
+from .kinds import KINDS as KINDS
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows
 
@@ -97,9 +97,3 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
         return ((key.removeprefix(start), a) for key, a in arrays.items() if key.startswith(start))
 
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
-
-
-@kind("fill", tells=lambda _: "missing entries filled in", values="d")
-def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
-    return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
