@@ -126,7 +126,8 @@ def check_genotypes(X: Any) -> None:
 
 def _residualize_told(arrays: Arrays) -> str:
     unused = arrays["columns"][~np.any(arrays["coefficients"], axis=1)]
-    told = f"{len(arrays['columns'])} covariates regressed out"
+    n = len(arrays["columns"])
+    told = f"{n} covariate{'' if n == 1 else 's'} regressed out"
     return told + (f"; column {', '.join(map(str, unused))} tells nothing beyond the others" if len(unused) else "")
 
 
