@@ -9,6 +9,7 @@ from .graph.network import GraphSolution
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.batch_adjust import BatchAdjust
 from .prepare.genotypes import GenotypeScale
 from .prepare.highly_variable import HighlyVariable
 from .prepare.log_normalize import LogNormalize
@@ -55,7 +56,9 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARING = (BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+PREPARERS = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize, BatchAdjust)
+
+PREPARING = (BEFORE, *(preparer.part for preparer in PREPARERS))
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))

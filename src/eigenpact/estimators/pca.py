@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.batch_adjust import own_step
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
@@ -299,11 +301,28 @@ class FederatedPCA(Projecting, PooledEstimator):
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 
+    def for_site(self, rows: Any) -> Self:
+        """The model as it is for one site, from its ``rows`` that were fitted; needed where sites were adjusted as batches.
+
+        The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
+        """
+        check_is_fitted(self)
+        X, steps = check_new_rows(self, rows, accept_sparse=["csr", "csc"], ensure_all_finite=self._finite()), []
+        for step in self.preparation_:
+            own = own_step(X, step.arrays) if step.kind == "batch" else step
+            X, steps = own.apply(X), [*steps, own]
+        model = copy(self)
+        model.preparation_ = tuple(steps)
+        return model
+
+    def _finite(self) -> bool | str:
+        """What scikit-learn is told of NaN in new rows."""
+        return "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
+
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        holes = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
-        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=holes)
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=self._finite())
         X = with_zeros(X, np.array(self.dropped_features_, dtype=int))
         X = prepared(X, self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
