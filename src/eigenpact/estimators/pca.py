@@ -307,7 +307,8 @@ class FederatedPCA(Projecting, PooledEstimator):
         The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
         """
         check_is_fitted(self)
-        X, steps = check_new_rows(self, rows, accept_sparse=["csr", "csc"], ensure_all_finite=self._finite()), []
+        steps: list[Step] = []
+        X = check_new_rows(self, rows, accept_sparse=["csr", "csc"], ensure_all_finite=self._finite())
         for step in self.preparation_:
             own = own_step(X, step.arrays) if step.kind == "batch" else step
             X, steps = own.apply(X), [*steps, own]
