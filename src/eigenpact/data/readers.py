@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
-from ..storage import check_regular, open_regular
-from .array_files import Archive, check_expansion, read_npy
+from ..storage import check_regular
+from . import array_readers, genotype_files, grouped_files  # noqa: F401 - they register their readers
+from .array_files import check_expansion
 from .checks import check_numeric
 from .description import Description
-from .sparse_files import read_sparse
 from .table import FOLDERS, READERS, Table, Variants, ending, reads
 from .text_tables import read_text_table
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
+
+
+SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
+"""Endings of files that hold several tables, of which one may be named."""
 
 
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
@@ -42,9 +45,11 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     (('age', 'bmi'), ('p1', 'p2'), [[61.0, 22.5], [48.0, nan]])
     >>> folder.cleanup()
     """
-    file = Path(path)
+    file, dataset = split_dataset(path)
+    description = description or Description()
+    description = description if dataset is None else replace(description, dataset=dataset)
     extension = ending(file)
-    folder = extension in FOLDERS
+    folder = extension in FOLDERS and file.is_dir()
     if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
     if extension is None:
@@ -54,7 +59,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
             check_regular(file, follow=True)
             if file.stat().st_size == 0:
                 raise FileError(f"{file} is empty; give a table with at least one row")
-        table = READERS[extension](file, description or Description(), memory)
+        table = READERS[extension](file, description, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -72,19 +77,31 @@ def site_name(path: str | os.PathLike[str]) -> str:
     >>> site_name("tables/north.csv.gz")
     'north'
     """
-    file = Path(path)
+    file = split_dataset(path)[0]
     extension = ending(file)
     return file.name[: -len(extension)] if extension else file.stem
 
 
-def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
-    """Read one table per site, in the given order.
+def split_dataset(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """A file, and the name of the table in it if one follows its ending: "cells.h5:/counts".
+
+    >>> split_dataset("a/cells.h5:/counts")[1], split_dataset("a/cells.h5")[1]
+    ('/counts', None)
+    """
+    file, colon, dataset = os.fspath(path).rpartition(":")
+    if not colon or not dataset or ending(Path(file)) not in SEVERAL or Path(path).exists():
+        return Path(path), None
+    return Path(file), dataset
+
+
+def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = None) -> dict[str, Table]:
+    """Read one table per site, in the given order; with ``memory``, the rows of all together take so many bytes at most.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
-    files: dict[str, Path] = {}
+    files: dict[str, str | os.PathLike[str]] = {}
     for entry in paths:
         name, file = _named(entry)
         if name in files:
@@ -94,67 +111,22 @@ def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
-    return {name: read_table(file) for name, file in files.items()}
+    each = None if memory is None else memory // len(files)
+    return {name: read_table(file, memory=each) for name, file in files.items()}
 
 
-def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
+def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:
     if isinstance(entry, str) and "=" in entry and not Path(entry).exists():
         name, _, path = entry.partition("=")
         if not name.strip() or not path:
             raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
-        return name.strip(), Path(path)
-    return site_name(entry), Path(entry)
+        return name.strip(), path
+    return site_name(entry), entry
 
 
 @reads(".csv", ".tsv", ".csv.gz", ".tsv.gz")
 def _read_text(file: Path, _description: Description, _memory: int | None) -> Table:
     return Table(*read_text_table(file, "\t" if ".tsv" in (ending(file) or "") else ","))
-
-
-def _begins(file: Path, magic: bytes) -> bool:
-    with open_regular(file, follow=True) as stream:
-        return stream.read(len(magic)) == magic
-
-
-@reads(".npy")
-def _read_npy(file: Path, _description: Description, _memory: int | None) -> Table:
-    if _begins(file, b"PK"):
-        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
-    try:
-        return Table(read_npy(file))
-    except InputError as error:
-        raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
-
-
-@reads(".npz")
-def _read_npz(file: Path, description: Description, memory: int | None) -> Table:
-    """A sparse matrix, or arrays with names."""
-    if _begins(file, b"\x93NUMPY"):
-        return _read_npy(file, description, memory)
-    try:
-        with open_regular(file, follow=True) as stream:
-            archive = Archive(stream)
-            if {"format", "shape", "data"} <= set(archive.names):
-                return Table(read_sparse(archive))
-            arrays = {name: archive.read(name) for name in archive.names}
-    except InputError as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
-    key = _matrix_key(file, arrays)
-    return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
-
-
-def _matrix_key(file: Path, arrays: dict[str, NDArray[Any]]) -> str:
-    if "X" in arrays:
-        return "X"
-    matrices = [key for key, value in arrays.items() if value.ndim == 2]
-    if len(matrices) != 1:
-        shapes = ", ".join(f"{key} {value.shape}" for key, value in arrays.items()) or "none"
-        raise InputError(f"{file} holds the arrays: {shapes}; name the table 'X', or keep exactly one 2-D array")
-    return matrices[0]
-
-
-def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(str(value) for value in values.ravel().tolist())
 
 
 @reads(".parquet")
