@@ -13,20 +13,22 @@ class Description:
     Attributes
     ----------
     columns : tuple of str, or None
-        Columns to use, by their names after ``rename``; None uses all that are not dropped.
+        Columns to use, in this order; None uses all that are not dropped.  In a file without a header: the names of all columns.
     drop : tuple of str
-        Columns that are not features, by their names in the file.
+        Columns that are not used.
     rename : mapping of str to str
-        Name in the file -> agreed name.
+        Name in the file -> agreed name; every other key has the agreed names.
     id : str, or None
         The column that holds row names.
     units : mapping of str to (str, float)
         Column -> its unit and the factor by which its numbers are multiplied.
-    missing : tuple of str, or None
-        Cells that stand for a missing number, in every column; None: the usual ones.
+    missing : tuple of str
+        Cells that stand for a missing number, in every column, in addition to the usual ones.  Numbers are among them.
     missing_in : mapping of str to tuple of str
-        Column -> cells that stand for a missing number in it alone, in addition.
+        Column -> cells that stand for a missing number in it alone.
     decimal, separator, encoding : str, or None
+    header : bool, or None
+        Whether a text table begins with the names of its columns.
     categorical : tuple of str
         Columns of categories: they become texts.
     labels : tuple of str
@@ -40,11 +42,12 @@ class Description:
     rename: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
     units: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-    missing: tuple[str, ...] | None = None
+    missing: tuple[str, ...] = ()
     missing_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     decimal: str | None = None
     separator: str | None = None
     encoding: str | None = None
+    header: bool | None = None
     categorical: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     dataset: str | None = None

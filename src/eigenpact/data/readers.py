@@ -20,7 +20,7 @@ from .checks import check_numeric
 from .description import Description
 from .sparse_files import read_sparse
 from .table import FOLDERS, READERS, Table, Variants, ending, reads
-from .text_tables import read_text_table
+from . import text_files  # noqa: F401 - registers its readers
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
 
@@ -104,11 +104,6 @@ def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
             raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
         return name.strip(), Path(path)
     return site_name(entry), Path(entry)
-
-
-@reads(".csv", ".tsv", ".csv.gz", ".tsv.gz")
-def _read_text(file: Path, _description: Description, _memory: int | None) -> Table:
-    return Table(*read_text_table(file, "\t" if ".tsv" in (ending(file) or "") else ","))
 
 
 def _begins(file: Path, magic: bytes) -> bool:
