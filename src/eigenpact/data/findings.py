@@ -34,13 +34,13 @@ class Finding:
         return f"{', '.join(places)}: {self.text}" if places else self.text
 
 
-def raise_problems(path: Path, problems: Sequence[Finding], more: bool = False) -> None:
+def raise_problems(path: Path, problems: Sequence[Finding]) -> None:
     """Raise one error that tells all problems of a file, if there are any."""
     if not problems:
         return
     lines = [f"{path}, {problem.told()}" if problem.line else f"{path}: {problem.told()}" for problem in problems[:SHOWN]]
-    if more or len(problems) > SHOWN:
-        lines.append(f"{path} has more problems of this kind")
+    if len(problems) > SHOWN:
+        lines.append(f"{path}: no more than {SHOWN} problems are listed")
     raise ProblemsError(lines)
 
 

@@ -14,7 +14,23 @@ from numpy.typing import NDArray
 from .description import Description
 from .findings import Finding, did_you_mean
 
-LIKELY_MISSING = ("?", ".", "-", "--", "none", "missing", "unknown", "n.a.", "nd", "*", "#value!", "#div/0!", "nil", "\\n", "k.a.")
+LIKELY_MISSING = (
+    "?",
+    ".",
+    "-",
+    "--",
+    "none",
+    "missing",
+    "unknown",
+    "n.a.",
+    "nd",
+    "*",
+    "#value!",
+    "#div/0!",
+    "nil",
+    "\\n",
+    "k.a.",
+)
 """Cells that often stand for a missing number, but may mean something else; small letters."""
 
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
@@ -68,7 +84,7 @@ class Layout:
         """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place."""
         said = self.description
         for code in _numbers(said.missing):
-            X[X == code] = np.nan
+            X[code == X] = np.nan
         for j, name in enumerate(self.names or ()):
             for code in _numbers(said.missing_in.get(name, ())):
                 X[X[:, j] == code, j] = np.nan
@@ -115,9 +131,7 @@ def arrange(
     return Layout(len(own), own, features, names, ids, known_ids, texts, description=description, **more)
 
 
-def _check_names(
-    own: Sequence[str], agreed: Sequence[str], said: Description, problems: list[Finding], line: int | None
-) -> None:
+def _check_names(own: Sequence[str], agreed: Sequence[str], said: Description, problems: list[Finding], line: int | None) -> None:
     """Every column that a description names must be there."""
     for name in said.rename:
         if name not in own:
@@ -192,7 +206,7 @@ def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
 
 
 def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:
-    """Whether a header may be a row: it has a mark of missing numbers, or numbers that are no names (names are whole, and differ)."""
+    """Whether a header may be a row: it has a mark of missing numbers, or numbers that are not whole, or not distinct."""
     numbers = [cell.strip() for cell in first if np.isfinite(number(cell) or np.nan) or number(cell) == 0]
     odd = [cell for cell in numbers if not cell.isdecimal()]
     return bool(odd) or len(set(numbers)) < len(numbers) or any(cell.strip() in LIKELY_MISSING for cell in first)

@@ -15,12 +15,12 @@ from scipy import sparse
 
 from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
 from ..storage import check_regular, open_regular
+from . import text_files  # noqa: F401 - registers its readers
 from .array_files import Archive, check_expansion, read_npy
 from .checks import check_numeric
 from .description import Description
 from .sparse_files import read_sparse
 from .table import FOLDERS, READERS, Table, Variants, ending, reads
-from . import text_files  # noqa: F401 - registers its readers
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
 

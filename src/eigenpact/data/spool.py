@@ -1,7 +1,7 @@
 """Rows that come in parts: kept in memory as far as they may, beyond in a temporary file that nobody else can open.
 
-The file has no name (where the system allows it) and goes with the process.  It lies in TMPDIR, else in /var/tmp, which unlike /tmp
-is on disk.
+The file has no name (where the system allows it) and goes with the process.  It lies in TMPDIR, else in /var/tmp, which is on
+disk where /tmp may be in memory.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .findings import SHOWN, Finding
 from .layout import LIKELY_MISSING, Layout
-from .text_bytes import Block
+from .text_bytes import Block, count_lines
 from .text_form import COMMA_NUMBER, Form, likely_encoding, not_utf8
 
 NAN_WORDS = ("", "NA", "NaN", "nan", "N/A", "n/a", "na", "#N/A", "NULL", "null", "Null")
@@ -27,40 +27,31 @@ NAN_WORDS = ("", "NA", "NaN", "nan", "N/A", "n/a", "na", "#N/A", "NULL", "null",
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows: numbers (n x d), row names and texts by column."""
+    """Some rows: numbers (n x d), row names and texts by column; and what could not be read, by column and cell."""
 
     X: NDArray[np.float64]
     ids: Sequence[str]
     texts: dict[str, Sequence[str]]
+    problems: dict[tuple[int, str], Finding] = field(default_factory=dict)
 
 
 class NotPlainError(ValueError):
     """Lines that a fast reader does not read as the slow one would."""
 
 
-@dataclass
 class BlockReader:
-    """Reads the blocks of one file; ``problems`` is what could not be read."""
+    """Reads the blocks of one file, in any order, and several at once."""
 
-    form: Form
-    layout: Layout
-    problems: list[Finding] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, form: Form, layout: Layout) -> None:
+        self.form, self.layout = form, layout
         try:
             self._arrow: Any = importlib.import_module("pyarrow")
             self._csv: Any = importlib.import_module("pyarrow.csv")
             self._compute: Any = importlib.import_module("pyarrow.compute")
         except ImportError:
             self._arrow = None
-        self._seen: set[tuple[int, str]] = set()
         used = {*self.layout.features, *self.layout.texts.values()}
         self._used = sorted(used if self.layout.ids is None else used | {self.layout.ids})
-
-    @property
-    def full(self) -> bool:
-        """Whether enough problems were found."""
-        return len(self.problems) >= SHOWN
 
     def read(self, block: Block) -> Part:
         """The rows of a block; cells with problems are nan."""
@@ -68,30 +59,30 @@ class BlockReader:
         if line == 0 and self.layout.skip:
             start = _after_lines(data, self.layout.skip)
             data, line = data[start:], self.layout.skip
-        if not self._decodes(data, line):
-            return self._nothing()
+        wrong = self._wrong_letter(data, line)
+        if wrong is not None:
+            return self._nothing({(-1, "encoding"): wrong})
         try:
-            fast = self._by_arrow(data) if self._arrow else self._by_numpy(data)
+            part = self._by_arrow(data) if self._arrow else self._by_numpy(data)
         except NotPlainError:
-            fast = self._slowly(data, line)
-        return Part(self.layout.finish(fast.X), fast.ids, fast.texts)
+            part = self._slowly(data, line)
+        self.layout.finish(part.X)
+        return part
 
-    def _nothing(self) -> Part:
-        return Part(np.empty((0, len(self.layout.features))), [], {name: [] for name in self.layout.texts})
+    def _nothing(self, problems: dict[tuple[int, str], Finding] | None = None) -> Part:
+        return Part(np.empty((0, len(self.layout.features))), [], {name: [] for name in self.layout.texts}, problems or {})
 
-    def _decodes(self, data: bytes, line: int) -> bool:
+    def _wrong_letter(self, data: bytes, line: int) -> Finding | None:
         if data.isascii():
-            return True
+            return None
         try:
             data.decode(self._encoding)
         except UnicodeDecodeError as error:
             if self.form.encoding.startswith("utf"):
-                self.problems.append(not_utf8(data, error.start, self.form.separator, line))
-            else:
-                told = f"byte 0x{data[error.start]:02x} is not {self.form.encoding}; perhaps it is {likely_encoding(data)}"
-                self.problems.append(Finding(told, line + data[: error.start].count(b"\n") + 1))
-            return False
-        return True
+                return not_utf8(data, error.start, self.form.separator, line)
+            told = f"byte 0x{data[error.start]:02x} is not {self.form.encoding}; perhaps it is {likely_encoding(data)}"
+            return Finding(told, line + count_lines(data[: error.start]) + 1)
+        return None
 
     @property
     def _encoding(self) -> str:
@@ -118,7 +109,7 @@ class BlockReader:
         parse = self._csv.ParseOptions(
             delimiter=self.form.separator, quote_char='"' if quoted else False, newlines_in_values=quoted
         )
-        read = self._csv.ReadOptions(column_names=names, use_threads=True, block_size=max(1 << 20, len(data) if quoted else 0))
+        read = self._csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1)
         try:
             table = self._csv.read_csv(pa.BufferReader(data), read, parse, convert)
             X = np.empty((table.num_rows, len(layout.features)))
@@ -202,27 +193,31 @@ class BlockReader:
         rows: list[list[float]] = []
         ids: list[str] = []
         texts: dict[str, list[str]] = {name: [] for name in layout.texts}
+        problems: dict[tuple[int, str], Finding] = {}
         reader = csv.reader(io.StringIO(data.decode(self._encoding), newline=""), delimiter=self.form.separator)
         for row in reader:
             if not row:
                 continue
-            if self.full:
+            if len(problems) > SHOWN:
                 break
             where = line + reader.line_num
             if len(row) != layout.n_cells:
                 told = f"{len(row)} cells where {layout.n_cells} are expected; every line needs the same"
-                self.problems.append(Finding(told, where))
+                problems.setdefault((-1, f"{len(row)} cells"), Finding(told, where))
                 continue
             if layout.ids is not None:
-                self._check_id(row[layout.ids], where, ids)
+                self._check_id(row[layout.ids], where, ids, problems)
                 ids.append(row[layout.ids].strip())
             for name, column in layout.texts.items():
                 texts[name].append(row[column].strip())
-            rows.append([self._number(row[j], j, where) for j in layout.features])
+            numbers = [self.form.number(row[j], layout.marks.get(j, frozenset())) for j in layout.features]
+            if None in numbers:
+                self._note(row, numbers, where, problems)
+            rows.append([np.nan if number is None else number for number in numbers])
         X = np.array(rows, dtype=np.float64).reshape(-1, len(layout.features))
-        return Part(X, ids, dict(texts))
+        return Part(X, ids, dict(texts), problems)
 
-    def _check_id(self, name: str, line: int, ids: list[str]) -> None:
+    def _check_id(self, name: str, line: int, ids: list[str], problems: dict[tuple[int, str], Finding]) -> None:
         if self.layout.known_ids or self.form.number(name) is None:
             return
         column = self.layout.ids or 0
@@ -231,21 +226,18 @@ class BlockReader:
             f"{name!r} is a number where other lines have text{other}; if the first column holds row ids, begin the file with a "
             "header line whose first cell is 'id', or describe the file: id = "
         )
-        self.problems.append(Finding(f'{told}"{self.layout.name(column)}"', line, column + 1))
+        problems.setdefault((column, "a number"), Finding(f'{told}"{self.layout.name(column)}"', line, column + 1))
 
-    def _number(self, cell: str, column: int, line: int) -> float:
-        number = self.form.number(cell, self.layout.marks.get(column, frozenset()))
-        if number is not None:
-            return number
-        key = (column, cell.strip().lower()[:40])
-        if key not in self._seen and not self.full:
-            self._seen.add(key)
-            hint = advice(cell, self.form)
-            if column == 0 and self.layout.ids is None and "missing = " not in hint:
+    def _note(self, row: list[str], numbers: list[float | None], line: int, problems: dict[tuple[int, str], Finding]) -> None:
+        for column, number in zip(self.layout.features, numbers, strict=True):
+            if number is not None:
+                continue
+            cell, hint = row[column], advice(row[column], self.form)
+            if column == 0 and self.layout.ids is None and "describe" not in hint:
                 hint += "; if the first column holds row ids, begin the file with a header line whose first cell is 'id'"
             told = f"{_short(cell)} is not a number; {hint}"
-            self.problems.append(Finding(told, line, column + 1, self.layout.name(column)))
-        return np.nan
+            finding = Finding(told, line, column + 1, self.layout.name(column))
+            problems.setdefault((column, cell.strip().lower()[:40]), finding)
 
 
 def advice(cell: str, form: Form) -> str:

@@ -10,7 +10,7 @@ import gzip
 import importlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from .array_files import PIECE, check_expansion
 LONGEST_LINE = 1 << 24
 """Bytes of one line; a line's cells take up to twenty times as much while it is read."""
 
-BLOCK = 1 << 23
+BLOCK = 1 << 21
 """Bytes that are parsed at a time."""
 
 SAMPLE = 1 << 20
@@ -57,7 +57,7 @@ class Block:
 
 @contextmanager
 def unfolded(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file that may be compressed, whatever its name says; what is no text at all is refused by its first bytes."""
+    """The bytes of a file that may be compressed, whatever its name says; what is no text is refused by its first bytes."""
     with open_regular(path, follow=True) as file:
         magic = file.read(8)
         file.seek(0)
@@ -66,11 +66,14 @@ def unfolded(path: Path) -> Iterator[IO[bytes]]:
             raise FileError(f"{path} is not text but {kind}")
         named = path.suffix.lower()
         try:
-            inner: Any = file
+            inner: Any = None
             if magic.startswith(GZIP) or named == ".gz":
                 inner = gzip.GzipFile(fileobj=file)
             elif magic.startswith(ZSTD) or named == ".zst":
                 inner = _Zstd(path, file)
+            if inner is None:
+                yield file
+                return
             with io.BufferedReader(_Counted(path, inner, file), PIECE) as stream:
                 yield stream
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -78,7 +81,7 @@ def unfolded(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Zstd:
-    """What zstd compressed, unfolded few bytes at a time; one that was cut short is told, which the library's own reader is not."""
+    """What zstd compressed, unfolded few bytes at a time; the library's own reader does not tell that a file was cut short."""
 
     STEP = 1 << 10  # bytes that may unfold to 32 MB
 
@@ -134,8 +137,7 @@ class _Counted(io.RawIOBase):
         """The next bytes."""
         piece = self._inner.read(len(buffer))
         self._read += len(piece)
-        if self._inner is not self._file:
-            check_expansion(self._path, self._read, self._file.tell(), "if it is a table, unfold it with gunzip or unzstd first")
+        check_expansion(self._path, self._read, self._file.tell(), "if it is a table, unfold it with gunzip or unzstd first")
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -146,16 +148,20 @@ def beginning(path: Path) -> tuple[bytes, bool]:
         sample = stream.read(SAMPLE)
         while count_lines(sample) < 3 and len(sample) < 3 * LONGEST_LINE and (more := stream.read(SAMPLE)):
             sample += more
+            end = last_line_end(sample, quotes=False)
+            _check_line(path, sample[end:], count_lines(sample[:end]))
         return sample, not stream.read(1)
 
 
-def blocks(path: Path, encoding: str, size: int = BLOCK) -> Iterator[Block]:
+def blocks(path: Path, encoding: str) -> Iterator[Block]:
     """The file in blocks of whole lines, without a byte-order mark; a cell in quotes that goes over lines stays whole."""
     with unfolded(path) as stream:
-        pieces = _as_utf8(stream, encoding, size) if encoding.startswith("utf-16") else iter(lambda: stream.read(size), b"")
+        pieces: Iterator[bytes] = iter(lambda: b"".join(iter_read(stream, BLOCK)), b"")
+        pieces = _as_utf8(pieces, encoding) if encoding.startswith("utf-16") else pieces
         held, line = b"", 0
         for i, piece in enumerate(pieces):
-            held += piece.removeprefix(codecs.BOM_UTF8) if i == 0 else piece
+            piece = piece.removeprefix(codecs.BOM_UTF8) if i == 0 else piece
+            held = held + piece if held else piece
             cut = last_line_end(held)
             if cut:
                 yield Block(held[:cut], line)
@@ -170,18 +176,23 @@ def _check_line(path: Path, held: bytes, line: int) -> None:
         return
     if last_line_end(held, quotes=False):
         raise InputError(
-            f"{path}, line {line + 1}: a quote (\") opens here or further down and is not closed within {LONGEST_LINE} bytes; "
+            f'{path}, line {line + 1}: a quote (") opens here or further down and is not closed within {LONGEST_LINE} bytes; '
             "close it, or remove it"
         )
-    raise InputError(
-        f"{path}, line {line + 1} is a line of more than {LONGEST_LINE} bytes; if it is a table, save it as .npy"
-    )
+    raise InputError(f"{path}, line {line + 1} is a line of more than {LONGEST_LINE} bytes; if it is a table, save it as .npy")
 
 
-def _as_utf8(stream: IO[bytes], encoding: str, size: int) -> Iterator[bytes]:
+def iter_read(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    """The next bytes, so many in all, in pieces: memory is taken for what is there, not for what is asked for."""
+    while size and (piece := stream.read(min(size, SAMPLE))):
+        size -= len(piece)
+        yield piece
+
+
+def _as_utf8(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """What is written in two bytes a character, in UTF-8."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    while piece := stream.read(size):
+    for piece in pieces:
         yield decoder.decode(piece).encode()
     yield decoder.decode(b"", final=True).encode()
 
