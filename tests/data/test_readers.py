@@ -8,7 +8,6 @@ import io
 import os
 import re
 import struct
-import sys
 import tracemalloc
 import zipfile
 from contextlib import contextmanager
@@ -22,8 +21,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from eigenpact.data import array_files, text_bytes
-from eigenpact.data.readers import READERS, Table, read_sites, read_table, site_name, table_from_frame
-from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
+from eigenpact.data.readers import READERS, Table, read_sites, read_table, site_name
+from eigenpact.errors import FileError, InputError, InputTypeError
 
 
 @pytest.fixture
@@ -128,7 +127,8 @@ def test_csv_round_trip(tmp_path_factory, header, rows):
         (b"", "n.csv", "is empty"),
         (b"", "n.npy", "is empty"),
         (b"\n\n", "n.csv", "is empty"),
-        (b"1,2\n", "n.xlsx", r"unknown extension; allowed are \.csv, .*\.parquet"),
+        (b"1,2\n", "n.doc", r"unknown extension; allowed are .*\.csv, .*\.npy"),
+        (b"1,2\n", "n.xlsx", 'is a spreadsheet, which is not read; .*save it as "CSV UTF-8"'),
         (b"1,2\n", "csv", "unknown extension"),
         (b"a,b\n\xff\xfe,2\n", "n.csv", "not UTF-8"),
         (b"1,2\n1,\xff\n", "n.csv", "not UTF-8"),
@@ -235,29 +235,6 @@ def test_corrupt_sparse_npz_is_refused(tmp_path):
     np.savez(tmp_path / "a.npz", **{key: np.array(value) for key, value in bad.items()})
     with pytest.raises(FileError, match=r"a\.npz"):
         read_table(tmp_path / "a.npz")
-
-
-def test_parquet_without_pandas_names_the_extra(write, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'eigenpact\[pandas\]'"):
-        read_table(write(b"PAR1", "a.parquet"))
-    assert read_table(write("a\n1\n")).X.tolist() == [[1.0]], "csv must not need pandas"
-
-
-def test_parquet_goes_through_pandas(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    pandas.DataFrame({"a": [1, 2], "b": [0.5, None]}, index=["p", "q"]).to_parquet(tmp_path / "a.parquet")
-    table = read_table(tmp_path / "a.parquet")
-    assert_array_equal(table.X, [[1, 0.5], [2, np.nan]])
-    assert (table.feature_names, table.row_ids) == (("a", "b"), ("p", "q"))
-
-
-def test_frames_with_text_columns_are_refused():
-    pandas = pytest.importorskip("pandas")
-    with pytest.raises(InputTypeError, match="site 'A': columns 'town'"):
-        table_from_frame(pandas.DataFrame({"town": ["x"]}), "A")
-    assert table_from_frame(pandas.DataFrame({"a": [1]}), "A").row_ids is None
 
 
 @pytest.mark.parametrize(

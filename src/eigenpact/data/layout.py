@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -178,7 +179,7 @@ def read_layout(
         told = f"{first[:4]!r} is neither a row of numbers nor a header with distinct names; {hint}, or say header = true"
         problems.append(Finding(f"{told} in its description", line))
     known = head.lower() in ID_HEADERS
-    has_ids = known or number(lines[1][1][0]) is None
+    has_ids = known or (number(lines[1][1][0]) is None and not _is_broken_number(lines[1][1][0]))
     before = len(problems)
     layout = arrange(names, description, 0 if has_ids else None, known, problems, skip=line, line=line)
     if not layout.features and len(problems) == before:
@@ -203,6 +204,11 @@ def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
     if any(number(cell) is None for cell in first):
         return True
     return not first[0].strip() and [cell.strip() for cell in first[1:]] == [str(j) for j in range(len(first) - 1)] != []
+
+
+def _is_broken_number(cell: str) -> bool:
+    """Whether a cell is no number, but hardly a name either: it has a comma too much, or is a mark of missing numbers."""
+    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-]", cell.strip())
 
 
 def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:

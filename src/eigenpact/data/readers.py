@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,25 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
+from ..errors import FileError, InputError, InputTypeError
 from ..storage import check_regular, open_regular
-from . import text_files  # noqa: F401 - registers its readers
-from .array_files import Archive, check_expansion, read_npy
+from . import columnar_files, spreadsheets, text_files  # noqa: F401 - readers register themselves
+from .array_files import Archive, read_npy
 from .checks import check_numeric
-from .description import Description
+from .description import Description, description_of
+from .selecting import select
 from .sparse_files import read_sparse
-from .table import FOLDERS, READERS, Table, Variants, ending, reads
+from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending, reads
 
-__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
 
 
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
-    """Read a table, rows as samples, from .csv, .tsv (both also .gz), .npy, .npz or .parquet.
+    """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
-    A first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one of
-    id, sample, index, row, holds row ids.  Cells that are empty, NA or NaN become nan.  A .npz file holds a matrix saved by
-    ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it are used.
-    ``description`` says what else is known of the file.  With ``memory``, rows that take more bytes are read a block at a time.
+    Text: a first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one
+    of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was found out about
+    separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file holds a matrix
+    saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
+    are used.
+    ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
+    ``.toml``.  With ``memory``, rows that would take more than half of so many bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -47,6 +50,8 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     folder = extension in FOLDERS
     if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
+    if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
+        raise spreadsheets.refuse(file)
     if extension is None:
         raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
     try:
@@ -54,7 +59,8 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
             check_regular(file, follow=True)
             if file.stat().st_size == 0:
                 raise FileError(f"{file} is empty; give a table with at least one row")
-        table = READERS[extension](file, description or Description(), memory)
+        said, place = (description, None) if description is not None else description_of(file)
+        table = READERS[extension](file, said, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -63,7 +69,9 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
-    return _checked(file, table)
+    notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
+    table = table if extension in DESCRIBED else select(file, table, said)
+    return _checked(file, replace(table, notes=notes))
 
 
 def site_name(path: str | os.PathLike[str]) -> str:
@@ -150,41 +158,6 @@ def _matrix_key(file: Path, arrays: dict[str, NDArray[Any]]) -> str:
 
 def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(str(value) for value in values.ravel().tolist())
-
-
-@reads(".parquet")
-def _read_parquet(file: Path, _description: Description, _memory: int | None) -> Table:
-    try:
-        importlib.import_module("pandas")
-        parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
-        ) from error
-    try:
-        with parquet.ParquetFile(file, pre_buffer=False) as content:  # its threads outlive an error, and crash
-            _check_parquet(file, content.metadata)
-            frame = content.read(use_threads=False, use_pandas_metadata=True).to_pandas(use_threads=False)
-        return table_from_frame(frame, site_name(file))
-    except EigenpactError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:  # pandas' notes may be damaged, too
-        raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-
-
-def _check_parquet(file: Path, metadata: Any) -> None:
-    """Rows that are all alike take no room in a parquet file, but in memory they do."""
-    cells = 8 * metadata.num_rows * metadata.num_columns
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    check_expansion(file, max(cells, unpacked), file.stat().st_size, "save it as .npy")
-
-
-def table_from_frame(frame: Any, site: str) -> Table:
-    """Turn a site's pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids."""
-    check_numeric(site, frame)
-    X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    ids = None if frame.index.dtype.kind in "iu" else tuple(str(label) for label in frame.index)
-    return Table(X, tuple(str(column) for column in frame.columns), ids)
 
 
 def _checked(file: Path, table: Table) -> Table:

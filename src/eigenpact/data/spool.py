@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -33,6 +34,7 @@ class _Bytes:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(dir=spool_folder())  # noqa: SIM115 - lives as long as what reads it
         self.size = 0
+        self.close = weakref.finalize(self, self._file.close)
 
     def add(self, data: Any) -> None:
         view = memoryview(data).cast("B")
@@ -55,9 +57,6 @@ class _Bytes:
             if not got:
                 raise FileError("a temporary copy of rows ends early; was the disk full?")
             at += got
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class SpooledRows(RowSource):

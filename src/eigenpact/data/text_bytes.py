@@ -19,6 +19,7 @@ from typing import IO, Any
 from ..errors import FileError, InputError, MissingExtraError
 from ..storage import open_regular
 from .array_files import PIECE, check_expansion
+from .spreadsheets import refuse
 
 LONGEST_LINE = 1 << 24
 """Bytes of one line; a line's cells take up to twenty times as much while it is read."""
@@ -31,8 +32,6 @@ SAMPLE = 1 << 20
 
 GZIP, ZSTD, ZIP, OLE = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 OTHER_KINDS = {
-    ZIP: "a zip file, as Excel (.xlsx) and LibreOffice (.ods) write: open it there, choose the sheet, and save it as CSV",
-    OLE: "an old Excel file (.xls): open it in Excel or LibreOffice, choose the sheet, and save it as CSV",
     b"PAR1": "a Parquet file: rename it to end in .parquet",
     b"ARROW1": "an Arrow file: rename it to end in .feather",
     b"\x93NUMPY": "an array of numpy: rename it to end in .npy",
@@ -61,6 +60,8 @@ def unfolded(path: Path) -> Iterator[IO[bytes]]:
     with open_regular(path, follow=True) as file:
         magic = file.read(8)
         file.seek(0)
+        if magic.startswith((ZIP, OLE)):
+            raise refuse(path)
         kind = next((told for start, told in OTHER_KINDS.items() if magic.startswith(start)), None)
         if kind:
             raise FileError(f"{path} is not text but {kind}")
@@ -210,7 +211,7 @@ def last_line_end(data: bytes, *, quotes: bool = True) -> int:
         return cut
     odd = data.count(b'"', 0, cut) % 2
     while cut and odd:
-        before = data.rfind(newline, 0, cut - 1) + 1
+        before = data.rfind(newline, 0, data.rfind(b'"', 0, cut)) + 1  # the last quote opens what is not closed
         odd ^= data.count(b'"', before, cut) % 2
         cut = before
     return cut

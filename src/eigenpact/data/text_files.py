@@ -30,7 +30,7 @@ AFTER = 1 << 26
 """So many bytes are still looked at for more problems, once one was found."""
 
 
-@reads(*ENDINGS)
+@reads(*ENDINGS, described=True)
 def read_text(path: Path, description: Description, memory: int | None) -> Table:
     """Read a text table; all problems are told at once."""
     try:
@@ -46,7 +46,11 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
     except csv.Error as error:
         raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
-    return replace(table, notes=tuple(note.told() for note in found.notes))
+    notes = [note.told() for note in found.notes]
+    if layout.ids is not None and not layout.known_ids:
+        told = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
+        notes.append(told.told())
+    return replace(table, notes=tuple(notes))
 
 
 def find_layout(path: Path, found: Found, description: Description, problems: list[Finding]) -> Layout:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import FileError
-from .description import Description
+from .description import SEPARATORS, Description
 from .findings import Finding
 from .table import ending
 from .text_bytes import UTF16, beginning, compression, count_lines, last_line_end
@@ -25,7 +25,6 @@ from .text_bytes import UTF16, beginning, compression, count_lines, last_line_en
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null"})
 """Cells that are missing in every file, whatever their case: none of them could be a number, or a word for one."""
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 LINES = 200
 """Lines from which the separator is found out."""
 
@@ -154,7 +153,8 @@ def _separator(path: Path, text: str, decimal: str | None, notes: list[Finding],
     counts = {sign: _cells(sign, text) for sign in SEPARATORS}
     whole = [sign for sign, found in counts.items() if len(found) == 1 and max(found) > 1]
     if len(whole) > 1:  # a sign within the cells of another is none
-        whole = [sign for sign in whole if not _mixed(sign, whole, text, decimal)] or [sign for sign in whole if sign == usual]
+        whole = [sign for sign in whole if not _mixed(sign, whole, text, decimal)] or whole
+        whole = [usual] if usual in whole else whole
     if len(whole) > 1:
         told = " or ".join(f"a {SEPARATORS[sign]} ({counts[sign].most_common(1)[0][0]} columns)" for sign in whole)
         sign = usual if usual in whole else whole[0]
