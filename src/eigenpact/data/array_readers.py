@@ -14,7 +14,7 @@ from ..numerics.sources import ArraySource
 from ..storage import open_regular
 from .array_files import Archive, read_npy
 from .array_sources import map_npy, npz_source, sparse_npz_source
-from .budgets import in_pieces, is_too_large
+from .budgets import is_too_large
 from .checks import check_numeric
 from .description import Description
 from .sparse_files import read_sparse
@@ -36,7 +36,7 @@ def _read_npy(file: Path, _description: Description, memory: int | None) -> Tabl
     except InputError as error:
         raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
     check_numeric(file.stem, mapped)
-    return Table(in_pieces(ArraySource(mapped), memory) if mapped.ndim == 2 else mapped)
+    return Table(ArraySource(mapped) if mapped.ndim == 2 else mapped)
 
 
 def _as_floats(array: Any) -> int:
@@ -54,10 +54,10 @@ def _read_npz(file: Path, description: Description, memory: int | None) -> Table
             archive = Archive(stream)
             if description.dataset is None and {"format", "shape", "data"} <= set(archive.names):
                 large = is_too_large(16 * math.prod(archive.shape("data")), memory)
-                return Table(in_pieces(sparse_npz_source(file, archive), memory) if large else read_sparse(archive))
+                return Table(sparse_npz_source(file, archive) if large else read_sparse(archive))
             key = _matrix_key(file, archive, description.dataset)
             large = is_too_large(8 * math.prod(archive.shape(key)), memory)
-            X = in_pieces(npz_source(file, key), memory) if large else archive.read(key)
+            X = npz_source(file, key) if large else archive.read(key)
             names, ids = (_texts(archive, name) for name in ("feature_names", "row_ids"))
     except InputError as error:
         if str(file) in str(error):

@@ -36,7 +36,7 @@ class Member:
         self._closing = weakref.finalize(self, stream.close)
         with told():
             info = Archive(stream).member(name)
-            self._file = zipfile.ZipFile(stream).open(info)
+            self._file = zipfile.ZipFile(stream).open(info)  # noqa: SIM115 - closed with the stream
             self.dtype, self.shape, fortran = read_header(self._file, info.file_size)
             self._start = self._file.tell()
         if fortran and len(self.shape) > 1:

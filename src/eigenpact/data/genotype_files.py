@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import FileError, MissingExtraError
 from ..numerics.sources import CountRows
 from ..storage import open_regular
-from .budgets import in_pieces, piece_bytes
+from .budgets import piece_bytes
 from .description import Description
 from .packed_genotypes import PackedRows, gather
 from .table import Table, reads
@@ -53,9 +53,9 @@ def _read_bed(file: Path, _description: Description, memory: int | None) -> Tabl
     n, d = len(people.ids), len(variants.ids)
     _check_bed(file, n, d)
     if n and d and memory is not None and n * d > memory:
-        X: CountRows = in_pieces(_turned_bed(file, n, d, memory), memory)
+        X: CountRows = _turned_bed(file, n, d, memory)
     else:
-        X = in_pieces(CountRows(_whole_bed(file, n, d)), memory)
+        X = CountRows(_whole_bed(file, n, d))
     return Table(X, variants.ids, people.ids, variants=variants, texts=people.texts)
 
 
@@ -122,7 +122,7 @@ def _read_pgen(file: Path, _description: Description, memory: int | None) -> Tab
             f"{file} cannot be read with its {n} people and {in_all} variants ({_words(error)}); "
             "do the three files belong together?  Make them again with plink2 --make-pgen"
         ) from error
-    return _genotypes(in_pieces(X, memory), people, variants, in_all - d)
+    return _genotypes(X, people, variants, in_all - d)
 
 
 def _pgen_slabs(reader: Any, kept: list[int], n: int, step: int) -> Iterator[Bytes]:
@@ -159,7 +159,7 @@ def _read_vcf(file: Path, _description: Description, memory: int | None) -> Tabl
         if isinstance(error, FileError):
             raise
         raise FileError(f"{file} cannot be read ({_words(error)}); check it with bcftools view") from error
-    return _genotypes(in_pieces(X, memory), people, found.variants(), left_out[0])
+    return _genotypes(X, people, found.variants(), left_out[0])
 
 
 def _vcf_slabs(file: Path, reader: Any, found: Found, left_out: list[int], step: int) -> Iterator[Bytes]:

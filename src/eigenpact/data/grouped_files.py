@@ -18,7 +18,7 @@ from ..errors import EigenpactError, FileError, InputError, MissingExtraError
 from ..numerics.sources import ArraySource
 from .array_files import check_expansion
 from .array_sources import CsrSource
-from .budgets import in_pieces, is_too_large
+from .budgets import is_too_large
 from .description import Description
 from .sparse_files import LONGEST
 from .table import Table, reads
@@ -191,7 +191,7 @@ def _rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
     if node.ndim != 2 or np.dtype(node.dtype).kind not in "biuf":
         raise InputError(f"{file.path}: {name!r} has shape {tuple(node.shape)} and dtype {node.dtype}; give a table of numbers")
     if is_too_large(math.prod(node.shape) * 8, memory):
-        return in_pieces(ArraySource(node), memory)
+        return ArraySource(node)
     return np.asarray(node[:])
 
 
@@ -215,7 +215,7 @@ def _sparse_rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
             raise InputError(f"{file.path}: {name!r} is stored by columns; to read it a piece at a time, save X.tocsr()")
         return CsrSource(file.path, data, indices, np.asarray(indptr[:]), (columns, rows))[:].T.tocsr()
     source = CsrSource(file.path, data, indices, np.asarray(indptr[:]), (rows, columns))
-    return in_pieces(source, memory) if large else source[:]
+    return source if large else source[:]
 
 
 def _index(file: _File, root: Any, kind: str, length: int) -> tuple[str, ...] | None:

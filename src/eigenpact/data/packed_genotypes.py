@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import FileError
 from ..numerics.sources import CountRows, RowSource
+from .spool import spool_folder
 
 Bytes = NDArray[np.uint8]
 
@@ -44,14 +45,14 @@ class PackedRows(CountRows):
     def __init__(self, path: Path, n: int) -> None:
         RowSource.__init__(self, (n, 0), np.float64)
         self._path = path
-        self._file = tempfile.TemporaryFile(prefix="eigenpact-")  # noqa: SIM115 - closed with this source
+        self._file = tempfile.TemporaryFile(dir=spool_folder())  # noqa: SIM115 - closed with this source
         self._closing = weakref.finalize(self, self._file.close)
         self._slabs: list[tuple[int, int]] = []  # where each begins in the file, and bytes of a row in it
         self._size = 0
 
     def check_room(self, n_bytes: int) -> None:
         """Refuse to begin what cannot end: so much is to be written."""
-        folder = tempfile.gettempdir()
+        folder = spool_folder()
         free = shutil.disk_usage(folder).free
         if free < n_bytes:
             raise FileError(

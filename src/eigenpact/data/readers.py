@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
+from ..errors import FileError, InputError, InputTypeError
 from ..storage import check_regular
-from . import array_readers, genotype_files, grouped_files  # noqa: F401 - they register their readers
-from .array_files import check_expansion
+from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
+from .budgets import in_pieces, memory_for_rows
 from .checks import check_numeric
-from .description import Description
-from .table import FOLDERS, READERS, Table, Variants, ending, reads
-from .text_tables import read_text_table
+from .description import Description, description_of
+from .selecting import select
+from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
 
-__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "table_from_frame"]
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
 
 
 SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
@@ -29,12 +27,15 @@ SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
 
 
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
-    """Read a table, rows as samples, from .csv, .tsv (both also .gz), .npy, .npz or .parquet.
+    """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
-    A first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one of
-    id, sample, index, row, holds row ids.  Cells that are empty, NA or NaN become nan.  A .npz file holds a matrix saved by
-    ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it are used.
-    ``description`` says what else is known of the file.  With ``memory``, rows that take more bytes are read a block at a time.
+    Text: a first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one
+    of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was found out about
+    separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file holds a matrix
+    saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
+    are used.
+    ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
+    ``.toml``.  With ``memory``, rows that would take more than half of so many bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -46,20 +47,22 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     >>> folder.cleanup()
     """
     file, dataset = split_dataset(path)
-    description = description or Description()
-    description = description if dataset is None else replace(description, dataset=dataset)
     extension = ending(file)
     folder = extension in FOLDERS and file.is_dir()
     if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
+    if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
+        raise spreadsheets.refuse(file)
     if extension is None:
-        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
+        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(sorted(READERS))}")
     try:
         if not folder:
             check_regular(file, follow=True)
             if file.stat().st_size == 0:
                 raise FileError(f"{file} is empty; give a table with at least one row")
-        table = READERS[extension](file, description, memory)
+        said, place = (description, None) if description is not None else description_of(file)
+        said = said if dataset is None else replace(said, dataset=dataset)
+        table = READERS[extension](file, said, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -68,7 +71,9 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
-    return _checked(file, table)
+    notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
+    table = table if extension in DESCRIBED else select(file, table, said)
+    return _checked(file, replace(table, X=in_pieces(table.X, memory), notes=notes))
 
 
 def site_name(path: str | os.PathLike[str]) -> str:
@@ -95,7 +100,7 @@ def split_dataset(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
 
 
 def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = None) -> dict[str, Table]:
-    """Read one table per site, in the given order; with ``memory``, the rows of all together take so many bytes at most.
+    """Read one table per site, in the given order; ``memory`` is that of the whole program, in bytes.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
     """
@@ -111,7 +116,7 @@ def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = 
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
-    each = None if memory is None else memory // len(files)
+    each = memory_for_rows(memory, len(files))
     return {name: read_table(file, memory=each) for name, file in files.items()}
 
 
@@ -122,46 +127,6 @@ def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:
             raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
         return name.strip(), path
     return site_name(entry), entry
-
-
-@reads(".csv", ".tsv", ".csv.gz", ".tsv.gz")
-def _read_text(file: Path, _description: Description, _memory: int | None) -> Table:
-    return Table(*read_text_table(file, "\t" if ".tsv" in (ending(file) or "") else ","))
-
-
-@reads(".parquet")
-def _read_parquet(file: Path, _description: Description, _memory: int | None) -> Table:
-    try:
-        importlib.import_module("pandas")
-        parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
-        ) from error
-    try:
-        with parquet.ParquetFile(file, pre_buffer=False) as content:  # its threads outlive an error, and crash
-            _check_parquet(file, content.metadata)
-            frame = content.read(use_threads=False, use_pandas_metadata=True).to_pandas(use_threads=False)
-        return table_from_frame(frame, site_name(file))
-    except EigenpactError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:  # pandas' notes may be damaged, too
-        raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-
-
-def _check_parquet(file: Path, metadata: Any) -> None:
-    """Rows that are all alike take no room in a parquet file, but in memory they do."""
-    cells = 8 * metadata.num_rows * metadata.num_columns
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    check_expansion(file, max(cells, unpacked), file.stat().st_size, "save it as .npy")
-
-
-def table_from_frame(frame: Any, site: str) -> Table:
-    """Turn a site's pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids."""
-    check_numeric(site, frame)
-    X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    ids = None if frame.index.dtype.kind in "iu" else tuple(str(label) for label in frame.index)
-    return Table(X, tuple(str(column) for column in frame.columns), ids)
 
 
 def _checked(file: Path, table: Table) -> Table:
