@@ -42,8 +42,9 @@ def command(
 ) -> None:
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
-    FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names.
+    FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
+    .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
+    Columns are matched by name where files have names.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
