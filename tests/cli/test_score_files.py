@@ -60,7 +60,9 @@ def test_the_same_bits_with_little_memory(ending: str, tmp_path: Path, run: Run,
         assert (tmp_path / f"small.{scores}").read_bytes() == (tmp_path / f"large.{scores}").read_bytes()
 
 
-def test_a_broken_disk_leaves_no_scores(tmp_path: Path, run: Run, small: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_disk_leaves_no_scores(
+    tmp_path: Path, run: Run, small: list[Any], snapshot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was written before the error is taken away."""
     file = write(tmp_path, "a.npy", np.random.default_rng(0).normal(size=(400, 20)))
     assert run("fit", file, "-k", 2, "-o", tmp_path / "model", "-q").exit_code == 0
@@ -74,15 +76,14 @@ def test_a_broken_disk_leaves_no_scores(tmp_path: Path, run: Run, small: list[An
 
     monkeypatch.setattr(score_files, "pieces", breaking)
     monkeypatch.setattr(score_files, "block_rows", lambda _: 1)
+    before = snapshot()
     told = run("transform", tmp_path / "model", file, "-o", tmp_path / "scores.csv", "--memory", "8KB")
     assert told.exit_code == 2, told.output
     assert "Input/output error" in told.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "model"]
+    assert snapshot() == before
     assert len(small) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "told"), [("lots", "is not a size"), ("5KB", "less than the program"), ("-1GB", "is not a size")]
-)
+@pytest.mark.parametrize(("text", "told"), [("lots", "is not a size"), ("5KB", "less than the program"), ("-1", "is not a size")])
 def test_sizes_that_make_no_sense(text: str, told: str, refused: Callable[..., str]) -> None:
     assert told in refused("fit", "a.npy", "-k", 1, "-o", "model", "--memory", text)

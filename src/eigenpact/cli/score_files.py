@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..storage import replacing
 Scores = np.ndarray[Any, Any]
 
 
-def scores_of(pca: FederatedPCA, X: Any) -> Iterator[Scores]:
+def scores_of(pca: FederatedPCA, X: Any) -> Generator[Scores]:
     """Scores (some x k) of rows whose columns are as the model has them; those of a source a piece at a time."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched before

@@ -39,7 +39,7 @@ def _read_npy(file: Path, _description: Description, memory: int | None) -> Tabl
     return Table(ArraySource(mapped) if mapped.ndim == 2 else mapped)
 
 
-def _as_floats(array: Any) -> int:
+def _as_floats(array: NDArray[Any]) -> int:
     """Bytes of an array as it would be in memory: floats."""
     return math.prod(array.shape) * (4 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else 8)
 

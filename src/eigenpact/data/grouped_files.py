@@ -144,7 +144,7 @@ def _table(file: _File, root: Any, description: Description, memory: int | None)
     name, node = _find(file, root, description.dataset, cells)
     X = _rows(file, name, node, memory)
     if not cells:
-        return Table(X, *(file.texts(root, kind, n) for kind, n in (("feature_names", X.shape[1]), ("row_ids", X.shape[0]))))
+        return Table(X, file.texts(root, "feature_names", X.shape[1]), file.texts(root, "row_ids", X.shape[0]))
     variables = "raw/var" if name.startswith("raw/") else "var"
     obs, var = (_index(file, root, kind, n) for kind, n in (("obs", X.shape[0]), (variables, X.shape[1])))
     return Table(X, var, obs, texts=dict(_categories(file, root, X.shape[0], description)))

@@ -133,7 +133,8 @@ def pack(counts: Bytes) -> Bytes:
     codes = np.full((c, -(-n // 4) * 4), 1, dtype=np.uint8)
     codes[:, :n] = CODES[counts]
     four = codes.reshape(c, -1, 4)
-    return four[..., 0] | four[..., 1] << 2 | four[..., 2] << 4 | four[..., 3] << 6
+    packed: Bytes = four[..., 0] | four[..., 1] << 2 | four[..., 2] << 4 | four[..., 3] << 6
+    return packed
 
 
 def gather(path: Path, slabs: Iterator[Bytes], n: int, d: int | None, memory: int | None) -> CountRows:
