@@ -49,11 +49,12 @@ def parse_components(text: str) -> int | float | None:
 
 
 def read_together(
-    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None]
+    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None], memory: int | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
+    ``memory`` is what each rank may take, in bytes.
     """
     read: dict[str, Table] = {}
     error = ""
@@ -61,7 +62,7 @@ def read_together(
         if comm.rank == 0:
             check_outputs()
         mine = files[comm.rank :: comm.size]
-        read = read_sites(mine) if mine else {}
+        read = read_sites(mine, memory=memory) if mine else {}
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names)
     except EigenpactError as caught:
