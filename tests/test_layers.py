@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "solvers", "__init__"}
+FACADES = {"datasets", "prepare", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -33,7 +33,8 @@ MAY_IMPORT = (
         "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
         "datasets": BOTTOM | {"data"},
         "solvers": BOTTOM | {"estimators"},
-        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets", "solvers"},
+        "prepare": BOTTOM | {"algorithms", "estimators"},
+        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets", "prepare", "solvers"},
     }
 )
 """Part -> parts of the package it may import."""

@@ -27,6 +27,14 @@ class Scale(StrEnum):
 Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+Prepare = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP",
+        help="What sites agree on and do to their rows first, as log-normalize, hvg:2000, scale, genotypes or "
+        "residualize:age,sex; may be given several times, in order.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[

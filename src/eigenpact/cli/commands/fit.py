@@ -13,7 +13,7 @@ from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Memory, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Files, GoOnWithout, Memory, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -25,6 +25,7 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -50,7 +51,7 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without,
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -59,8 +60,9 @@ def command(
         parse_components(components)  # told before files are read
         limit = None if memory is None else parse_memory(memory)
         chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output, limit)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        held, names = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps)
+        pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
