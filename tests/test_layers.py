@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "prepare", "solvers", "__init__"}
+FACADES = {"datasets", "export", "imports", "prepare", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -34,7 +34,9 @@ MAY_IMPORT = (
         "datasets": BOTTOM | {"data"},
         "solvers": BOTTOM | {"estimators"},
         "prepare": BOTTOM | {"algorithms", "estimators"},
-        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets", "prepare", "solvers"},
+        "export": BOTTOM | {"estimators", "report"},
+        "imports": BOTTOM | {"estimators"},
+        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", *FACADES} - {"__init__"},
     }
 )
 """Part -> parts of the package it may import."""

@@ -44,6 +44,10 @@ GoOnWithout = Annotated[
     int,
     typer.Option(metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]

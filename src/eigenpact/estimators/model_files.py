@@ -77,11 +77,15 @@ def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: 
 
 
 def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
-    """Read a model written by :func:`save_model`: same bits, same ledger.
+    """Read a model written by :func:`save_model`, or by ``export.to_json`` if it is a .json file: same bits, same ledger.
 
     A solver that was given as an instance comes back by its name; its parameters are in the manifest only.
     """
     place = Path(folder)
+    if place.suffix.lower() == ".json" and place.is_file():
+        from .exchange.model_json import from_json
+
+        return from_json(place)
     manifest = _read_manifest(place)
     arrays, steps = _read_arrays(place, manifest["sha256"], manifest.get(PREPARATION, []))
     try:

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from ...algorithms.solution import Algorithm
+from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Files, GoOnWithout, Memory, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -34,6 +35,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    memory: Memory = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
@@ -41,8 +43,9 @@ def command(
 ) -> None:
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
-    FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names.
+    FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
+    .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
+    Columns are matched by name where files have names.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
@@ -55,9 +58,10 @@ def command(
     leads = comm.rank == 0
     try:
         parse_components(components)  # told before files are read
+        limit = None if memory is None else parse_memory(memory)
         chosen = _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        held, names = read_together(files, comm, proxy, asked.check_output, missing=pca.takes_gaps)
+        held, names = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps)
         pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
