@@ -136,8 +136,7 @@ def run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
             secure=secure, go_on_without=go_on_without, prepare=prepare or [],
         )  # fmt: skip
-    pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
-    pca.set_params(prepare=pca.preparers(owned.federation.features))
+    pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
     if resume is None:
