@@ -63,6 +63,7 @@ def test_genotypes_may_have_holes(run, tmp_path):
         ("residualize:age, 3", P.Residualize(["age", 3])),
         ("residualize:age,+site", P.Residualize(["age"], site=True)),
         ("batches", P.BatchAdjust()),
+        ("batches:plain", P.BatchAdjust(shrink=False)),
     ],
 )
 def test_texts_of_preparers(text, expected):
@@ -82,7 +83,7 @@ def test_texts_of_preparers(text, expected):
         ("scale:mad", "by='mad' must be one of standard, robust"),
         ("genotypes:xx", "must be one of patterson, plink, hail"),
         ("residualize", "must be names or numbers of columns, at least one"),
-        ("batches:3", "nothing is given after it"),
+        ("batches:3", "'3' is not known; write batches, or batches:plain"),
         ("log-normalize:nan", "must be a number > 0"),
     ],
 )

@@ -21,7 +21,7 @@ FORMS = {
     "scale": "scale, scale:robust, scale:max=10 or scale:sparse, several with commas",
     "genotypes": "genotypes, genotypes:patterson, genotypes:plink or genotypes:hail",
     "residualize": "residualize:age,sex, with the word +site for intercepts of sites",
-    "batches": "batches",
+    "batches": "batches, or batches:plain without shrinkage",
 }
 """Names, and how each is written."""
 
@@ -96,9 +96,10 @@ def _residualize(given: list[str]) -> Preparer:
 
 
 def _batches(given: list[str]) -> Preparer:
-    if given:
-        raise InputError("nothing is given after it")
-    return BatchAdjust()
+    plain = _one(given)
+    if plain not in (None, "plain"):
+        raise InputError(f"{plain!r} is not known")
+    return BatchAdjust(shrink=plain is None)
 
 
 _MAKERS: dict[str, Callable[[list[str]], Preparer]] = {

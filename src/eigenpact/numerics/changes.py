@@ -152,6 +152,7 @@ def residualize(X: Any, arrays: Arrays) -> Any:
     tells=lambda _: "sites adjusted as batches",
     centre="d",
     scale="d",
+    shrink="",
     shift="d",
     spread="d",
     own="",

@@ -71,6 +71,17 @@ def test_scanpys_combat_is_near():
     assert np.abs(theirs - EXPECTED[:, vary]).max() < 3e-3 * np.abs(theirs - X[:, vary]).max()
 
 
+def test_without_shrinkage_each_feature_of_each_site_is_centred_and_scaled_by_itself():
+    pca = ep.FederatedPCA(2, solver="gram", prepare=[ep.prepare.BatchAdjust(shrink=False)]).fit(X, sites=SITES)
+    within = sum(((X[SITES == s] - X[SITES == s].mean(axis=0)) ** 2).sum(axis=0) for s in "ABC") / len(X)
+    rows = X[SITES == "C"]
+    expected = X.mean(axis=0) + np.sqrt(within) * (rows - rows.mean(axis=0)) / np.where(
+        within > 1e-20, rows.std(axis=0, ddof=1), 1
+    )
+    np.testing.assert_allclose(prepared(rows, pca.for_site(rows).preparation_), expected, rtol=1e-9)
+    assert pca.between_site_share_ < 1e-12
+
+
 def test_less_lies_between_the_sites():
     pca = fitted()
     assert pca.between_site_share_before_ > 0.3

@@ -46,19 +46,19 @@ CLOSE, MOST = 1e-10, 10_000
 
 
 @local(
-    takes={"centre": "d", "scale": "d"},
+    takes={"centre": "d", "scale": "d", "shrink": ""},
     keeps=names_for("batch"),
-    means={"centre": "centre", "scale": "threshold"},
+    means={"centre": "centre", "scale": "threshold", "shrink": "count"},
     setup=True,
     once=True,
 )
-def keep_batch(site: Site, centre: Array, scale: Array) -> Reply:
+def keep_batch(site: Site, centre: Array, scale: Array, shrink: Any) -> Reply:
     """Remember the common location and scale, and what this site is adjusted by, found from its own rows."""
-    return keeping("batch", **own_step(site.X, {"centre": centre, "scale": scale}).arrays)
+    return keeping("batch", **own_step(site.X, {"centre": centre, "scale": scale, "shrink": np.bool_(shrink)}).arrays)
 
 
 def own_step(X: Any, agreed: Any) -> Step:
-    """The step of the site whose rows X (n x d) are, from the agreed ``centre`` and ``scale`` (d,)."""
+    """The step of the site whose rows X (n x d) are, from the agreed ``centre`` and ``scale`` (d,) and whether to ``shrink``."""
     centre, scale = agreed["centre"], agreed["scale"]
     n, varies = int(X.shape[0]), scale > 0
     observed, own, within = own_moments(X, 1)
@@ -67,9 +67,16 @@ def own_step(X: Any, agreed: Any) -> Step:
     shift, spread = np.zeros(len(own)), np.ones(len(own))
     unit = np.where(varies, scale, 1.0)
     location, squares = (own - centre) / unit, within / unit**2
-    if np.count_nonzero(varies) > 1:
-        shift[varies], spread[varies] = posterior(location[varies], squares[varies], n)
-    return Step("batch", {"centre": centre, "scale": scale, "shift": shift, "spread": spread, "own": np.bool_(True)})
+    if varies.any():
+        found = posterior if agreed["shrink"] and np.count_nonzero(varies) > 1 else plain
+        shift[varies], spread[varies] = found(location[varies], squares[varies], n)
+    own_part = {"shift": shift, "spread": spread, "own": np.bool_(True)}
+    return Step("batch", {"centre": centre, "scale": scale, "shrink": np.bool_(agreed["shrink"])} | own_part)
+
+
+def plain(location: Array, squares: Array, n: int) -> tuple[Array, Array]:
+    """gamma and delta as they are found; 1 for the spread of a feature that has none here."""
+    return location, np.sqrt(np.where(squares > 0, squares / (n - 1), 1.0))
 
 
 def posterior(location: Array, squares: Array, n: int) -> tuple[Array, Array]:
@@ -78,7 +85,7 @@ def posterior(location: Array, squares: Array, n: int) -> tuple[Array, Array]:
     prior_mean, prior_variance = location.mean(), location.var(ddof=1)
     mean, spread = variance.mean(), variance.var(ddof=1)
     if spread <= 0 or prior_variance <= 0:
-        return location, np.sqrt(np.where(variance > 0, variance, 1.0))  # nothing to learn from other features
+        return plain(location, squares, n)  # nothing to learn from other features
     a, b = (2 * spread + mean**2) / spread, (mean * spread + mean**3) / spread
     shift, scale2 = location, np.where(variance > 0, variance, mean)
     for _ in range(MOST):
@@ -98,6 +105,12 @@ class BatchAdjust:
     What a site is adjusted by stays there.  So new rows are transformed by ``pca.for_site(rows).transform(X)``, where ``rows``
     are the site's own rows that were fitted; ``pca.transform`` alone refuses.
 
+    Parameters
+    ----------
+    shrink : bool
+        Draw the locations and scales of a site's features towards one another, as far as the evidence is little; else each
+        feature of each site is centred and scaled by itself.
+
     Examples
     --------
     >>> import numpy as np, eigenpact as ep
@@ -110,6 +123,8 @@ class BatchAdjust:
     (50, 2)
     """
 
+    shrink: bool = True
+
     part: ClassVar[Part] = Part(
         "Sites adjusted as batches",
         {Sum: (observed_sums, observed_squares), Local: (keep_batch,)},
@@ -121,6 +136,11 @@ class BatchAdjust:
         found = await pooled_moments()
         scale = np.sqrt(found.within / found.n)
         scale = np.where(scale > CONSTANT * np.abs(found.mean), scale, 0.0)
-        await Local(keep_batch, found.mean, scale)
-        nothing = {"shift": np.zeros(len(scale)), "spread": np.ones(len(scale)), "own": np.bool_(False)}
+        await Local(keep_batch, found.mean, scale, np.bool_(self.shrink))
+        nothing = {
+            "shrink": np.bool_(self.shrink),
+            "shift": np.zeros(len(scale)),
+            "spread": np.ones(len(scale)),
+            "own": np.bool_(False),
+        }
         return Step("batch", {"centre": found.mean, "scale": scale} | nothing)
