@@ -19,7 +19,7 @@ from ..errors import InputError, InputTypeError
 from . import changes  # noqa: F401  # which registers what is there
 from .kinds import KINDS as KINDS
 from .linalg import Array
-from .sources import ChangedRows, RowSource, as_rows
+from .sources import ChangedRows, RowSource, as_rows, is_on_disk
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +54,17 @@ class Step:
             raise InputTypeError(f"sparse rows cannot be prepared by {self.kind!r}, which would fill them; give a dense table")
         if isinstance(X := as_rows(X), RowSource):
             return ChangedRows(X, self.apply)
-        if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray)):
-            raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
+        check_preparable(X)
         return KINDS[self.kind].change(X, self.arrays)
 
     def __str__(self) -> str:
         return KINDS[self.kind].tells(self.arrays)
+
+
+def check_preparable(X: Any) -> None:
+    """Refuse rows of another array library, such as a GPU's."""
+    if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray | RowSource) or is_on_disk(X)):
+        raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
 
 
 def prepared(X: Any, steps: Iterable[Step]) -> Any:

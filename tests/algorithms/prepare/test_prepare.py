@@ -85,6 +85,22 @@ def test_highly_variable_columns_are_scanpys(form):
         assert same_components(pca, cells.X)
 
 
+def test_the_other_flavour_is_scanpys_too():
+    sc = pytest.importorskip("scanpy")
+    rows = np.random.default_rng(8).poisson(np.geomspace(0.2, 20, 80), size=(300, 80)).astype(float)
+    cells = scanpy_of(rows, target=1e4)
+    sc.pp.highly_variable_genes(cells, n_top_genes=25, flavor="cell_ranger")
+    steps = ep.prepare.LogNormalize(), ep.prepare.HighlyVariable(25, flavor="cell_ranger")
+    pca = fitted(rows, *steps, sites=np.arange(300) % 4)
+    assert np.array_equal(pca.preparation_[1].arrays["kept"], cells.var["highly_variable"].to_numpy())
+
+
+def test_rows_of_another_array_library_are_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InputTypeError, match="rows of type Tensor cannot be prepared; give a numpy array"):
+        ep.FederatedPCA(2, prepare=[ep.prepare.Scale()]).fit({"A": torch.ones((5, 3)), "B": torch.eye(3)})
+
+
 def test_dispersions_are_scanpys_where_bins_hold_one_feature_or_none_that_varies():
     sc, anndata = pytest.importorskip("scanpy"), pytest.importorskip("anndata")
     few = np.random.default_rng(3).poisson([0.5, 1, 2, 400, 30, 31, 900], size=(50, 7)).astype(float)
@@ -278,7 +294,7 @@ def test_columns_are_found_by_name():
     [
         (lambda: ep.prepare.LogNormalize(0), 'target_sum=0 must be a number > 0, or "median"'),
         (lambda: ep.prepare.HighlyVariable(0), "n_top=0 must be a whole number >= 1"),
-        (lambda: ep.prepare.HighlyVariable(flavor="cell"), "flavor='cell' must be one of seurat"),
+        (lambda: ep.prepare.HighlyVariable(flavor="cell"), "flavor='cell' must be one of seurat, cell_ranger"),
         (lambda: ep.prepare.Scale("iqr"), "by='iqr' must be one of standard, robust"),
         (lambda: ep.prepare.Scale(max_value=-1), "max_value=-1 must be a number > 0, or None"),
         (lambda: ep.prepare.GenotypeScale("x"), "by='x' must be one of patterson, plink, hail"),

@@ -3,7 +3,8 @@
 Problem
     Site i holds rows X_i = log(1 + counts) (n_i x d).  Of the counts exp(X) - 1 of all sites together, each feature has a mean
     m_j and a variance v_j.  Features are put into bins of equal width by log(1 + m_j); log(v_j / m_j) is standardized within its
-    bin, and the ``n_top`` features with the largest values stay.
+    bin, and the ``n_top`` features with the largest values stay.  That is "seurat".  "cell_ranger" takes X_i as it is, bins
+    between percentiles of m_j, and v_j / m_j about the median of its bin, divided by the median deviation.
 
 Rounds
     1. Sum of n_i and of the counts.
@@ -15,7 +16,7 @@ Leaves the site
 
 Differences from the references
     The variances are those of all rows, to the last digits; scanpy's are rounded to single precision where its rows are.
-    Flavours other than "seurat" are not here.
+    Flavours of scanpy that are not named here are left out.
 
 References
     R. Satija et al., "Spatial reconstruction of single-cell gene expression data", Nat. Biotechnol. 33 (2015).
@@ -40,9 +41,11 @@ from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..parameters import check_choice, check_whole
+from ..robust.thresholds import NORMAL_MEDIAN
 from .keeping import keeping, names_for
+from .moments import observed_squares, observed_sums, pooled_moments
 
-Flavor = Literal["seurat"]
+Flavor = Literal["seurat", "cell_ranger"]
 
 ABSENT = 1e-12
 """Stands for the mean of a feature without counts."""
@@ -98,6 +101,19 @@ def dispersions(mean: Array, variance: Array, bins: int) -> Array:
     return _within_bins(spread, _bins_of(level, bins))
 
 
+def dispersions_by_percentiles(mean: Array, variance: Array) -> Array:
+    """variance / mean of features (d,), about the median of their bin, divided by its median deviation; bins by percentiles."""
+    mean = np.where(mean == 0, ABSENT, mean)
+    ratio, found = variance / mean, np.full(len(mean), np.nan)
+    bin_of = np.searchsorted(np.percentile(mean, np.arange(10, 105, 5)), mean, side="left")
+    for one in np.unique(bin_of):
+        here = bin_of == one
+        apart = ratio[here] - np.median(ratio[here])
+        with np.errstate(divide="ignore", invalid="ignore"):  # as where most are the same
+            found[here] = apart / (np.median(np.abs(apart)) / NORMAL_MEDIAN)
+    return found
+
+
 def _bins_of(level: Array, bins: int) -> NDArray[np.intp]:
     """In which of so many bins of equal width, closed above, each number is; the lowest edge is a little lower."""
     low, high = float(level.min()), float(level.max())
@@ -130,10 +146,10 @@ class HighlyVariable:
     ----------
     n_top : int
         How many columns stay; all whose value equals the last one's stay, too.
-    flavor : "seurat"
-        As scanpy's ``highly_variable_genes`` with this flavour, its default.
+    flavor : "seurat" or "cell_ranger"
+        As scanpy's ``highly_variable_genes`` with this flavour; "seurat" is its default.
     bins : int
-        Bins of features by their mean.
+        Bins of features by their mean, for "seurat".
 
     Examples
     --------
@@ -151,8 +167,8 @@ class HighlyVariable:
 
     part: ClassVar[Part] = Part(
         "Highly variable columns",
-        {Sum: (count_sums, count_squares), Local: (keep_columns,)},
-        "Of `HighlyVariable`.",
+        {Sum: (count_sums, count_squares, observed_sums, observed_squares), Local: (keep_columns,)},
+        'Of `HighlyVariable`; the `count_` ones with `flavor="seurat"`, the `observed_` ones with "cell_ranger".',
     )
 
     def __post_init__(self) -> None:
@@ -162,15 +178,27 @@ class HighlyVariable:
 
     async def agree(self) -> Step:
         """Agree on the columns that stay."""
-        n, sums = await Sum(count_sums)  # round 1
-        mean = sums / int(n)
-        squares = await Sum(count_squares, mean)  # round 2
-        if np.any(mean < 0):
-            raise InputError("the mean of exp(x) - 1 is negative: these are no logarithms of counts; use LogNormalize before")
-        found = dispersions(mean, squares / max(1, int(n) - 1), self.bins)
+        found = await (self._seurat() if self.flavor == "seurat" else self._cell_ranger())
         ranked = np.sort(found[~np.isnan(found)])[::-1]
         if not ranked.size:
             raise InputError("no column varies, so none can be chosen; leave HighlyVariable out")
         kept = np.nan_to_num(found, nan=-np.inf) >= ranked[min(self.n_top, ranked.size) - 1]
         await Local(keep_columns, kept)
         return Step("columns", {"kept": kept})
+
+    async def _seurat(self) -> Array:
+        n, sums = await Sum(count_sums)  # round 1
+        mean = sums / int(n)
+        squares = await Sum(count_squares, mean)  # round 2
+        _check_counted(mean)
+        return dispersions(mean, squares / max(1, int(n) - 1), self.bins)
+
+    async def _cell_ranger(self) -> Array:
+        found = await pooled_moments()
+        _check_counted(found.mean)
+        return dispersions_by_percentiles(found.mean, (found.within + found.between) / max(1, found.n - 1))
+
+
+def _check_counted(mean: Array) -> None:
+    if np.any(mean < 0):
+        raise InputError("the mean of a column is negative: these are no logarithms of counts; use LogNormalize before")

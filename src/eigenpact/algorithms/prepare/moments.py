@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...numerics.blocks import blocks
 from ...numerics.linalg import Array
+from ...numerics.preparation import check_preparable
 from ...numerics.site_rows import own_mean
 from ...runtime import Site, Sum, local
 from ..method import Part
@@ -40,6 +41,7 @@ from ..method import Part
 )
 def observed_sums(site: Site) -> Any:
     """Number of rows, and by feature the number of observed entries and their sum."""
+    check_preparable(site.X)
     observed, own, _ = own_moments(site.X, site.min_rows)
     return np.int64(site.X.shape[0]), observed, observed * own
 
