@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
 from .method import FamilyName, Part
+from .missing.em import LikelySolution
+from .missing.mean import MEAN_FILL
+from .missing.observed import OBSERVED
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
 from .private.moments import MOMENTS
@@ -49,7 +52,7 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, MEAN_FILL))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,
@@ -57,5 +60,6 @@ FAMILIES: dict[FamilyName, Family] = {
     "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
     "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
     "graph": Family("GraphKernelPCA", GraphSolution),
+    "missing": Family("FederatedPCA(missing='em')", LikelySolution, (OBSERVED,), on_request=(RARE,)),
     "private": Family("PrivatePCA", Solution, (MOMENTS,)),
 }

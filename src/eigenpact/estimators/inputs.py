@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -64,17 +65,17 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
     parts = _by_text([(label, whole[np.flatnonzero(labels == label)]) for label in np.unique(labels)])
     for name, part in parts.items():
-        check_finite(name, part, _feature_names(X), missing=gaps)
+        check_finite(name, part, _feature_names(X), missing=gaps and not scipy.sparse.issparse(part))
     _remember_features(estimator, X)
     return parts
 
 
-def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str, Any] | None:
+def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None, *, gaps: bool = False) -> dict[str, Any] | None:
     """Sites that the engine makes of X itself, checked where the rows are; None if X is ordinary data.
 
     Sets ``n_features_in_`` and feature names on the estimator.
     """
-    parts = engine.adopt(X, check_rows) if isinstance(engine, Adopter) else None
+    parts = engine.adopt(X, partial(check_rows, gaps=gaps)) if isinstance(engine, Adopter) else None
     if parts is None:
         return None
     if sites is not None:
@@ -88,9 +89,9 @@ def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str
     return dict(parts)
 
 
-def check_rows(name: str, table: Any) -> Any:
-    """Rows (n, d) of a site's table, numbers and finite; an engine calls this where the table is."""
-    return _checked(None, name, table, alone=False)
+def check_rows(name: str, table: Any, *, gaps: bool = False) -> Any:
+    """Rows (n, d) of a site's table, numbers and finite, or missing with ``gaps``; an engine calls this where the table is."""
+    return _checked(None, name, table, alone=False, gaps=gaps)
 
 
 def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = 
         raise InputError(f"{prefix}{error}") from error
     X = add_duplicates(X) if scipy.sparse.issparse(X) else X
     if finite:
-        check_finite(name, X, _feature_names(table), missing=gaps)
+        check_finite(name, X, _feature_names(table), missing=gaps and not scipy.sparse.issparse(X))
     return X
 
 
@@ -160,15 +161,19 @@ def _not_numbers(whose: str, prefix: str, error: TypeError) -> InputError | Inpu
     return InputTypeError(f"{prefix}{error}; only real numbers are allowed, so encode other values first")
 
 
-def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
-    """Rows (n, n_features) for a fitted estimator, checked as scikit-learn does; each entry of a sparse matrix stored once."""
+def check_new_rows(estimator: Any, X: Any, *, gaps: bool = False, **options: Any) -> Any:
+    """Rows (n, n_features) for a fitted estimator, checked as scikit-learn does; each entry of a sparse matrix stored once.
+
+    With ``gaps``, NaN stands for a missing entry, though not in a sparse matrix.
+    """
     check_is_fitted(estimator)
     if is_several_sites(X):
         raise InputError("give one table of rows; call once for each site, where the result is to stay")
     check_not_masked("X", X)
     check_real("X", X)
+    finite = "allow-nan" if gaps and not scipy.sparse.issparse(X) else True
     try:
-        rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32], **options)
+        rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=finite, **options)
     except TypeError as error:
         raise _not_numbers("X", "", error) from error
     except ValueError as error:

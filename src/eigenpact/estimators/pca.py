@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.missing.mean import MeanFill
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
@@ -24,6 +25,7 @@ from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
+from .missing import Missing, check_likely, expected_rows, feature_names, likely_program, likely_solver, noise_of
 from .plans import plan_of
 from .results import UNSEEN, Result, precision
 
@@ -90,12 +92,19 @@ class FederatedPCA(PooledEstimator):
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
+    missing : "refuse", "mean" or "em"
+        What to do where entries are missing (NaN): refuse them; fill them with the pooled means of their features, before all
+        else; or find the components that make the entries that are there most likely (probabilistic PCA), each site filling its
+        own holes.  With "em" the solver is "auto" or ``ep.solvers.EM()``, ``n_components`` a number below that of the features,
+        ``center`` "pooled" or False, and ``prepare`` empty.
 
     Attributes
     ----------
     components_ : (k, n_features) array
         Orthonormal rows; in each, the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (k,) arrays
+        With ``missing="em"`` those of the model, n / (n - 1) times its variances, so that they are those of PCA where nothing
+        is missing; the ratio is to the model's total variance, with that of the noise.
     mean_, scale_ : (n_features,) arrays
         What ``transform`` subtracts and divides by (zeros for ``center=False``, ones for ``scale=None``).
     noise_variance_ : float
@@ -147,6 +156,7 @@ class FederatedPCA(PooledEstimator):
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
+        missing: Missing = "refuse",
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -161,24 +171,35 @@ class FederatedPCA(PooledEstimator):
         self.secure = secure
         self.min_nonzero = min_nonzero
         self.prepare = prepare
+        self.missing = missing
 
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_n_components(self.n_components, rows, features)
 
+    @property
+    def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.missing != "refuse"
+
     def _find_algorithm(self, engine: Engine) -> Algorithm:
-        return find_joint_solver(self.solver, engine)
+        return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
+
+    def _preparers(self) -> tuple[Preparer, ...]:
+        """What sites agree on first: means for missing entries, then what the user asks for."""
+        return (*([MeanFill(feature_names(self))] if self.missing == "mean" else []), *self.prepare)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *(preparer.part for preparer in self.prepare)]
+        also = [*([RARE] if least else []), *(preparer.part for preparer in self._preparers())]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=tuple(self.prepare))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers())
+        if self.missing == "em":
+            return likely_program(algorithm, problem, feature_names(self))
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -193,6 +214,9 @@ class FederatedPCA(PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        self._check_choice("missing", "refuse", "mean", "em")
+        if self.missing == "em":
+            check_likely(self.center, self.prepare, self.solver)
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
@@ -223,7 +247,7 @@ class FederatedPCA(PooledEstimator):
             explained_variance=(eigenvalues / (n - 1)).astype(dtype),
             explained_variance_ratio=ratios,
             singular_values=np.sqrt(eigenvalues).astype(dtype),
-            noise_variance=rest / (largest - k) if k < largest else 0.0,
+            noise_variance=noise_of(setup, solution, rest / (largest - k) if k < largest else 0.0),
             dropped_features=setup.dropped,
             preparation=setup.preparation,
             between_site_share=setup.between_share,
@@ -262,15 +286,20 @@ class FederatedPCA(PooledEstimator):
     # -- using ----------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
+        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components.
+
+        Missing entries (NaN) are filled as ``missing`` says: with the agreed means, or with what the model expects of them, given
+        the other entries of their row.
+        """
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
-        X = prepared(X, self.preparation_)
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], gaps=self._takes_gaps)
+        X = prepared(with_zeros(X, np.array(self.dropped_features_, dtype=int)), self.preparation_)
+        X = expected_rows(self, X) if self.missing == "em" else X
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..algorithms.families import FAMILIES
 from ..algorithms.method import Part, declaration_of, functions_in, kinds_of
+from ..algorithms.missing.mean import MEAN_FILL
 from ..algorithms.rare import RARE
 from ..errors import InputError
 from ..runtime import At, Plan
@@ -50,5 +51,6 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
         told = f"the solvers are {', '.join(solvers)}" if why is None else f"an installed package tells of it, but: {why}"
         raise InputError(f"unknown solver {solver!r}; {told}")
     declared = declaration_of(solvers[solver])
-    parts = [part for part in FAMILIES[declared.family].parts if part is not RARE]  # which has a rule of its own
+    unlisted = (RARE, MEAN_FILL)  # which has a rule of its own; which lets agreed numbers meet single entries
+    parts = [part for part in FAMILIES[declared.family].parts if part not in unlisted]
     return functions_in([*parts, *declared.parts], kinds)

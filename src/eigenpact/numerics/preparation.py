@@ -112,7 +112,9 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
 
 
-@kind("fill", values="d")
+@kind("fill", sparse=True, values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
+    """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
+    if scipy.sparse.issparse(X):
+        return X
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
