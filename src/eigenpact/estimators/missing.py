@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -10,12 +10,16 @@ import numpy as np
 import scipy.sparse
 
 from ..algorithms.missing.em import EM, LikelySolution
-from ..algorithms.missing.observed import agree_on_observed
+from ..algorithms.missing.observed import agree_on_observed, observed
 from ..algorithms.setup import Problem, Setup
 from ..algorithms.solution import Solution, believed
+from ..data.checks import check_finite
 from ..errors import InputError
-from ..numerics.holes import filled, loadings
+from ..numerics.holes import loadings
 from ..numerics.linalg import Array
+from ..numerics.ppca import row_likelihoods
+from ..numerics.preparation import FILLS, Step
+from ..numerics.sources import RowSource
 from ..runtime import Program
 from .choices import find_solver
 
@@ -32,7 +36,9 @@ def check_likely(center: Any, prepare: Any, solver: Any) -> None:
     if center == "site":
         raise InputError("center='site' does not go with missing='em', whose model has one mean; use 'pooled', or missing='mean'")
     if len(prepare):
-        raise InputError("prepare does not go with missing='em': it would see rows with holes; use missing='mean', which fills first")
+        raise InputError(
+            "prepare does not go with missing='em': it would see rows with holes; use missing='mean', which fills first"
+        )
     likely_solver(solver)
 
 
@@ -51,7 +57,9 @@ def likely_program(algorithm: Any, problem: Problem, names: tuple[str, ...]) -> 
         solution: LikelySolution = await algorithm.fit(setup, start, state)
         rest = int(np.sum(setup.seen > 0)) - len(solution.eigenvalues)
         total = float(solution.eigenvalues.sum()) + setup.n_samples * rest * solution.noise
-        modelled = replace(setup, mean=solution.mean, trace=total)
+        W = loadings(solution.basis, solution.eigenvalues / setup.n_samples, solution.noise)
+        model = {"W": W, "mean": solution.mean, "scale": setup.scale, "noise": np.array(solution.noise)}
+        modelled = replace(setup, mean=solution.mean, trace=total, preparation=(Step("expect", model),))
         return modelled, believed(modelled, solution, algorithm.default_angle)
 
     return program
@@ -64,12 +72,22 @@ def noise_of(setup: Setup, solution: Solution, left: float) -> float:
     return solution.noise * setup.n_samples / (setup.n_samples - 1)
 
 
-def expected_rows(pca: Any, X: Any) -> Any:
-    """Rows (n, d) with what the fitted model expects where entries are missing, given the others of the row."""
-    if scipy.sparse.issparse(X) or not np.isnan(X).any():
-        return X
-    mean, scale = pca.mean_.astype(np.float64), pca.scale_.astype(np.float64)
-    noise = float(pca.noise_variance_)
-    W = loadings(pca.components_.T.astype(np.float64), pca.explained_variance_.astype(np.float64), noise)
-    whole = filled((X - mean) / scale, W, noise) * scale + mean
-    return np.where(np.isnan(X), whole, X).astype(X.dtype)
+def takes_holes(steps: Iterable[Step]) -> bool:
+    """Whether rows may have missing entries before these steps."""
+    return any(step.kind in FILLS for step in steps)
+
+
+def check_whole_if_sparse(rows: Mapping[str, Any]) -> None:
+    """Refuse NaN in sparse rows (site -> rows): what they do not store is zero, and NaN would stay."""
+    for name, X in rows.items():
+        if scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse):
+            check_finite(name, X)
+
+
+def likelihoods(pca: Any, X: Any) -> Array:
+    """Log-likelihoods (n,) of the entries that are there of rows (n, d), under a fitted model."""
+    model = next(step.arrays for step in pca.preparation_ if step.kind == "expect")
+    W, mean, scale, noise = model["W"], model["mean"], model["scale"], float(model["noise"])
+    blocks = observed(X, np.array(pca.dropped_features_, dtype=int), W.shape[1])
+    found = [row_likelihoods((rows - mean) / scale, seen, W, noise) - seen @ np.log(scale) for rows, seen in blocks]
+    return np.concatenate([np.zeros(0), *found])

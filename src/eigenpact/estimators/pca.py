@@ -25,7 +25,17 @@ from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
-from .missing import Missing, check_likely, expected_rows, feature_names, likely_program, likely_solver, noise_of
+from .missing import (
+    Missing,
+    check_likely,
+    check_whole_if_sparse,
+    feature_names,
+    likelihoods,
+    likely_program,
+    likely_solver,
+    noise_of,
+    takes_holes,
+)
 from .plans import plan_of
 from .results import UNSEEN, Result, precision
 
@@ -182,6 +192,11 @@ class FederatedPCA(PooledEstimator):
     def _takes_gaps(self) -> bool:  # type: ignore[override]
         return self.missing != "refuse"
 
+    def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
+        if self._takes_gaps:
+            check_whole_if_sparse(held)
+        return held
+
     def _find_algorithm(self, engine: Engine) -> Algorithm:
         return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
 
@@ -297,13 +312,24 @@ class FederatedPCA(PooledEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], gaps=self._takes_gaps)
-        X = prepared(with_zeros(X, np.array(self.dropped_features_, dtype=int)), self.preparation_)
-        X = expected_rows(self, X) if self.missing == "em" else X
+        X = prepared(self._checked_rows(X), self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
+    def _checked_rows(self, X: Any) -> Any:
+        """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
+        finite = "allow-nan" if takes_holes(self.preparation_) else True
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
+        check_whole_if_sparse({"X": X})
+        return with_zeros(X, np.array(self.dropped_features_, dtype=int))
+
     def score_samples(self, X: Any) -> Any:
-        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
+        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).
+
+        With ``missing="em"`` that of the entries that are there; with "mean", that of filled rows.
+        """
+        check_is_fitted(self)
+        if any(step.kind == "expect" for step in self.preparation_):
+            return likelihoods(self, self._checked_rows(X))
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
         noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)

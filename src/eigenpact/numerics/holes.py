@@ -79,11 +79,11 @@ def scores_with_holes(Y: Array, seen: Mask, W: Array, noise: float) -> Scores:
     M = (seen[first].astype(np.float64) @ products).reshape(-1, k, k)
     if noise > 0:
         M += noise * np.eye(k)
-        inverses = np.linalg.inv(M)
+        inverses = np.asarray(np.linalg.inv(M), dtype=np.float64)
         inverses = (inverses + inverses.transpose(0, 2, 1)) / 2
         log_determinants = np.linalg.slogdet(M)[1]
     else:
-        inverses = np.linalg.pinv(M, hermitian=True)
+        inverses = np.asarray(np.linalg.pinv(M, hermitian=True), dtype=np.float64)
         values = np.linalg.eigvalsh(M)
         clear = values > k * np.finfo(float).eps * np.maximum(values[:, -1:], np.finfo(float).tiny)
         log_determinants = np.where(clear, np.log(np.where(clear, values, 1.0)), 0.0).sum(axis=1)
@@ -99,7 +99,7 @@ def filled(Y: Array, W: Array, noise: float) -> Array:
     [[4.0, 2.0, 4.0]]
     """
     whole = np.array(Y, dtype=np.float64)
-    for where in blocks_of(*Y.shape, W.shape[1]):
+    for where in blocks_of(len(whole), *W.shape):
         seen = ~np.isnan(whole[where])
         if not seen.all():
             means = scores_with_holes(whole[where], seen, W, noise).means

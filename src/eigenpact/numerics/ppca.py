@@ -16,15 +16,19 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .holes import Mask, scores_with_holes
-from .linalg import Array, fix_signs
+from .linalg import Array, fix_signs, new_directions
 
 LEAST_CURVATURE = 0.05
 """Of what EM takes it for: values that seem to lie closer to a component's may be far away where entries are missing."""
+
+
+SMALLEST = 1e-6
+"""Directions that are less new than this are not; and by this share a component's variance is above the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,11 @@ class Model:
         U, lengths, _ = np.linalg.svd(self.W, full_matrices=False)
         return fix_signs(np.ascontiguousarray(U)), lengths**2 + self.noise
 
+    def turn(self) -> Array:
+        """The k x k rotation after which the columns of W are along its principal axes."""
+        U, _, Vt = np.linalg.svd(self.W, full_matrices=False)
+        return np.asarray(Vt.T * np.where(np.sum(U * fix_signs(U), axis=0) < 0, -1.0, 1.0))
+
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
@@ -66,9 +75,7 @@ class Likelihood:
     squares: float
 
     def __add__(self, other: Likelihood) -> Likelihood:
-        return Likelihood(
-            self.W + other.W, self.mean + other.mean, self.value + other.value, self.squares + other.squares
-        )
+        return Likelihood(self.W + other.W, self.mean + other.mean, self.value + other.value, self.squares + other.squares)
 
 
 def likelihood(Y: Array, seen: Mask, W: Array, noise: float) -> Likelihood:
@@ -94,6 +101,41 @@ def likelihood(Y: Array, seen: Mask, W: Array, noise: float) -> Likelihood:
     value += squares / noise + float(np.sum(found.means**2))
     traces = float(np.trace(found.inverses, axis1=1, axis2=2) @ rows)
     return Likelihood(G, E.sum(axis=0), -value / 2, squares + noise * (n * k - noise * traces))
+
+
+def em_step(model: Model, gradient: Model, n: int, free_mean: bool) -> Model:
+    """The step of the EM algorithm, scores and missing entries unknown: the likelihood never falls over it.
+
+    All that its M-step needs is in the gradient.  With C = W W^T + s I and S^ the expected scatter of whole rows about the mean,
+    dl/dW = C^-1 (S^ - n C) C^-1 W, so the sum of E[(y - m) x^T] is F = C dl/dW + n W; the others follow in the same way.
+    """
+    W, s, (d, k) = model.W, model.noise, model.W.shape
+    square = W.T @ W
+    inverse = np.linalg.inv(square + s * np.eye(k))
+    F = W @ (W.T @ gradient.W) + s * gradient.W + n * W
+    b = W @ (W.T @ gradient.mean) + s * gradient.mean  # sum of E[y - m]
+    scores, c = n * s * inverse + inverse @ (W.T @ F), inverse @ (W.T @ b)
+    scores = (scores + scores.T) / 2
+    both, moments = F, scores
+    if free_mean:
+        both = np.concatenate([F, b[:, None]], axis=1)
+        moments = np.block([[scores, c[:, None]], [c[None, :], np.full((1, 1), float(n))]])
+    found = np.linalg.solve(moments, both.T).T
+    whitened = 2 * gradient.log_noise / s + n * (d - float(np.sum(inverse * square))) / s  # tr C^-1 S^ C^-1
+    trace = s**2 * whitened + 2 * float(np.sum(W * F)) - float(np.sum((W.T @ F) * (inverse @ square).T))
+    noise = (trace - float(np.sum(found * both))) / (n * d)
+    mean = model.mean + found[:, k] if free_mean else model.mean
+    return Model(np.ascontiguousarray(found[:, :k]), mean, float(np.log(noise)) if noise > 0 else model.log_noise)
+
+
+def row_likelihoods(Y: Array, seen: Mask, W: Array, noise: float) -> Array:
+    """Log-likelihoods (n,) of single rows Y (n x d, deviations from the mean) of which the entries ``seen`` (n x d) count."""
+    Y = np.where(seen, Y, 0.0)
+    found = scores_with_holes(Y, seen, W, noise)
+    squares = np.where(seen, Y - found.means @ W.T, 0.0) ** 2
+    distances = squares.sum(axis=1) / noise + (found.means**2).sum(axis=1) + found.log_determinants[found.pattern]
+    entries = seen.sum(axis=1)
+    return np.asarray(-0.5 * (entries * np.log(2 * np.pi) + (entries - W.shape[1]) * np.log(noise) + distances))
 
 
 def expected_scatter_action(Y: Array, seen: Mask, W: Array, noise: float, B: Array) -> Array:
@@ -152,22 +194,35 @@ class Frame:
         W = self.U * np.sqrt(self.variances - self.noise)
         return Model(W, np.zeros(len(self.U)), float(np.log(self.noise)))
 
+    def moved(self, model: Model) -> Frame:
+        """The frame about another model, whose loadings are along their principal axes; what is known beside them moves along."""
+        U, variances = model.components()
+        others = new_directions(self.others, U, SMALLEST)
+        known = others.T @ self.others
+        inside = (known * (self.other_variances - self.noise)) @ known.T
+        values, turn = np.linalg.eigh(inside)
+        variances = np.maximum(variances, (1 + SMALLEST) * model.noise)
+        values = np.maximum(values + model.noise, 0.0)
+        return replace(self, U=U, variances=variances, others=others @ turn, other_variances=values, noise=model.noise)
+
     def __call__(self, gradient: Array) -> Array:
         """Inverse curvature times a gradient of l (d k + d + 1)."""
-        k, weights = self.U.shape[1], 1 / np.sqrt(np.maximum(self.seen, 1.0))
-        g = Model.of(gradient, k)
-        G = g.W * weights[:, None]
-        inside = self.U.T @ G
-        G = G - self.U @ inside
-        known = self.others.T @ G
-        G = (G - self.others @ known) * self._curved(np.array([self.noise]))
-        G = G + self.others @ (known * self._curved(self.other_variances)) + self.U @ self._turned(inside)
-        mean = g.mean * weights
-        along = self.U.T @ mean
-        mean = self.noise * mean + self.U @ ((self.variances - self.noise) * along)
+        k, n = self.U.shape[1], max(1.0, float(self.seen[self.seen > 0].mean()))
+        g, weights = Model.of(gradient, k), 1 / np.sqrt(np.maximum(self.seen, 1.0))[:, None]
+        inside, outside = self.U.T @ g.W, weights * self._without(g.W)
+        known = self.others.T @ outside
+        outside = (outside - self.others @ known) * self._curved(np.array([self.noise])) + self.others @ (
+            known * self._curved(self.other_variances)
+        )
+        W = self.U @ (self._turned(inside) / n) + self._without(weights * outside)
+        along = self.variances * (self.U.T @ g.mean) / n
+        mean = self.U @ along + self.noise * self._without(weights**2 * self._without(g.mean[:, None]))[:, 0]
         entries = max(1.0, float(self.seen.sum()) - self.rows * k)
-        step = Model(G * weights[:, None], mean * weights * self.free_mean, 2 * g.log_noise / entries)
-        return step.flat()
+        return Model(W, mean * self.free_mean, 2 * g.log_noise / entries).flat()
+
+    def _without(self, A: Array) -> Array:
+        """What A (d x m) has outside the components: there the likelihood is far steeper, and must not be met by chance."""
+        return A - self.U @ (self.U.T @ A)
 
     def _curved(self, others: Array) -> Array:
         """s lambda_i / (lambda_i - lambda_j) for components i and directions j (m x k)."""

@@ -15,7 +15,9 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import InputError, InputTypeError
+from .holes import filled
 from .linalg import Array
+from .sources import ChangedRows, RowSource, as_rows
 
 Change = Callable[[Any, Mapping[str, Array]], Any]
 """From rows (n x d) and the step's arrays to changed rows (n x d)."""
@@ -78,9 +80,11 @@ class Step:
                 raise InputError(f"array {name!r} of {self.kind!r} has shape {shape}; it is to be ({', '.join(axes.split())})")
 
     def apply(self, X: Any) -> Any:
-        """Changed rows (n x d); X stays as it is."""
-        if scipy.sparse.issparse(X) and not KINDS[self.kind].sparse:
+        """Changed rows (n x d); X stays as it is.  Those of a source are changed when they are read."""
+        if (scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse)) and not KINDS[self.kind].sparse:
             raise InputTypeError(f"sparse rows cannot be prepared by {self.kind!r}, which would fill them; give a dense table")
+        if isinstance(X := as_rows(X), RowSource):
+            return ChangedRows(X, self.apply)
         if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray)):
             raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
         return KINDS[self.kind].change(X, self.arrays)
@@ -112,9 +116,23 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
 
 
+FILLS = ("fill", "expect")
+"""Kinds of steps after which no entry is missing."""
+
+
 @kind("fill", sparse=True, values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
     if scipy.sparse.issparse(X):
         return X
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
+@kind("expect", sparse=True, W="d k", mean="d", scale="d", noise="")
+def expect(X: Any, arrays: Mapping[str, Array]) -> Any:
+    """Where entries are missing (NaN), what a low-rank model (``holes.py``) expects of them, given the others of their row."""
+    if scipy.sparse.issparse(X) or not np.isnan(X).any():
+        return X
+    mean, scale = arrays["mean"], arrays["scale"]
+    whole = filled((X - mean) / scale, arrays["W"], float(arrays["noise"])) * scale + mean
+    return np.where(np.isnan(X), whole.astype(X.dtype), X)

@@ -35,8 +35,8 @@ class Memory:
         """With one more pair, if the function is curved along the step as it is near a maximum."""
         if not step @ fall > CURVED * np.linalg.norm(step) * np.linalg.norm(fall):
             return self
-        pairs = (np.concatenate([known, new[None]])[-self.most :] for known, new in ((self.steps, step), (self.falls, fall)))
-        return Memory(*pairs, most=self.most)
+        steps, falls = np.concatenate([self.steps, step[None]]), np.concatenate([self.falls, fall[None]])
+        return Memory(steps[-self.most :], falls[-self.most :], self.most)
 
     def direction(self, gradient: Array, guess: Callable[[Array], Array]) -> Array:
         """Inverse curvature times the gradient (p,); ``guess`` is what is taken for it where the pairs say nothing.

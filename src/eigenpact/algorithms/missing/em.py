@@ -70,7 +70,7 @@ from ..method import method
 from ..solution import Solution, State, cut_in_words
 from .climbing import Climb
 from .expected import EXPECTED, Expected, confirm
-from .first_space import FIRST_SPACE, FirstSpace, first_space
+from .first_space import FIRST_SPACE, first_space
 from .observed import ObservedSetup, holed_rows
 
 NO_NOISE = 1e-12
@@ -128,7 +128,7 @@ class EM:
 
     async def fit(self, setup: ObservedSetup, start: Array | None = None, state: State | None = None) -> LikelySolution:  # noqa: ARG002
         """Climb until the likelihood is stationary and no direction was missed."""
-        goal, k = Goal.of(setup, self.angle_tol, self.default_angle), _components(setup)  # type: ignore[arg-type]
+        goal, k = Goal.of(setup, self.angle_tol, self.default_angle), _components(setup)
         first = await first_space(setup, k, start)  # line 1
         frame, rounds = first.frame(setup, k), first.rounds
         model, verdict = frame.model(), None
@@ -233,7 +233,9 @@ def _solution(setup: ObservedSetup, climb: Climb, verdict: Expected | None, goal
     elif rounds >= setup.max_rounds:
         reason = f"max_rounds={setup.max_rounds} reached at {at}; raise max_rounds"
     elif rest:
-        reason = f"the likelihood is stationary, but it is not proved that no direction was missed; {at}; ask for fewer components"
+        reason = (
+            f"the likelihood is stationary, but it is not proved that no direction was missed; {at}; ask for fewer components"
+        )
     else:
         reason = f"no step raises the likelihood any more at {at}, {goal.told()} asked for; ask for fewer components"
     mean = climb.model.mean * setup.scale + (setup.mean if setup.center == "pooled" else 0.0)

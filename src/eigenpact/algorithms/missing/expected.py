@@ -1,8 +1,8 @@
 """Whether components with a stationary likelihood are those that an exact M-step would give: no direction was missed.
 
 At a stationary point the span of W is invariant under the scatter that the model expects of whole rows, S^ = sum of
-E[(y - m)(y - m)^T | what is seen].  The M-step of EM takes the leading eigenvectors of S^.  If W were others, the likelihood would
-rise from there, so the point is no maximum.  The proof that it are the leading ones is that of ``certificate.py``.
+E[(y - m)(y - m)^T | what is seen].  The M-step of EM takes the leading eigenvectors of S^.  If W had others, the likelihood would
+rise from there, so the point would be no maximum.  The proof that W has the leading ones is that of ``certificate.py``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ ROUNDS = 6
 OVERSAMPLING = 4
 """Columns of a block beyond the components."""
 
-LEAST_NOISE, ABOVE = 1e-6, 1.5
+LEAST_NOISE, ABOVE = 0.02, 1.5
 """The noise begins no lower than at this share of the mean variance, and a component's variance above this many times it."""
 
 
