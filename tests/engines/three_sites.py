@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eigenpact.algorithms.method import functions_in
+from eigenpact.algorithms.missing.mean import MEAN_FILL
 from eigenpact.estimators.plans import functions_of
 from eigenpact.estimators.registry import solvers_for
 from tests.engines import conformance
@@ -12,11 +14,13 @@ from tests.engines.problems import problem_sites
 NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
-ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "FederatedPCA(missing='em')", "PersonalizedPCA", "RobustPCA"))
+
+FUNCTIONS = {*functions_in([MEAN_FILL]), *(name for solver in ALL_SOLVERS for name in functions_of(solver))}
 
 OPEN_POLICY = {
     "solvers": [*ALL_SOLVERS, "programs"],
-    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
+    "functions": sorted({*conformance.PLAN.functions, *FUNCTIONS}),
     "modules": ["tests.engines.functions"],
     "min_rows": 1,
     "exact_replies": True,
@@ -36,6 +40,6 @@ def three_sites() -> dict[str, Any]:
 
 
 SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {
-    "functions": sorted({name for solver in ALL_SOLVERS for name in functions_of(solver)})
+    "functions": sorted(FUNCTIONS)
 }
 """The same for solvers alone, without modules of the tests' own: those take seconds to import."""

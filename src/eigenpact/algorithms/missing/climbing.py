@@ -37,7 +37,7 @@ DRIFT = 0.3
 SLOWEST, FASTEST = 0.95, 0.1
 """Between these a rate is believed at which steps become shorter."""
 
-LOOK_BACK, STALL = 3, 8
+LOOK_BACK, STALL = 3, 20
 """Steps over which the rate is looked at; and steps without a shorter one after which rounding errors allow no more."""
 
 MARGIN = 2.0
