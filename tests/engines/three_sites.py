@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eigenpact.algorithms.method import functions_in
-from eigenpact.algorithms.missing.mean import MEAN_FILL
-from eigenpact.estimators.plans import functions_of
+from eigenpact.algorithms.missing.mean import MeanFill
+from eigenpact.estimators.plans import functions_of, functions_to_prepare
 from eigenpact.estimators.registry import solvers_for
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
@@ -16,7 +15,7 @@ NAMES = ("accra", "lima", "quito")
 
 ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "FederatedPCA(missing='em')", "PersonalizedPCA", "RobustPCA"))
 
-FUNCTIONS = {*functions_in([MEAN_FILL]), *(name for solver in ALL_SOLVERS for name in functions_of(solver))}
+FUNCTIONS = {*functions_to_prepare([MeanFill()]), *(name for solver in ALL_SOLVERS for name in functions_of(solver))}
 
 OPEN_POLICY = {
     "solvers": [*ALL_SOLVERS, "programs"],

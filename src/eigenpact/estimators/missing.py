@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..numerics.holes import loadings
 from ..numerics.linalg import Array
 from ..numerics.ppca import row_likelihoods
-from ..numerics.preparation import FILLS, Step
+from ..numerics.preparation import Step
 from ..numerics.sources import RowSource
 from ..runtime import Program
 from .choices import find_solver
@@ -70,11 +70,6 @@ def noise_of(setup: Setup, solution: Solution, left: float) -> float:
     if not isinstance(solution, LikelySolution):
         return left
     return solution.noise * setup.n_samples / (setup.n_samples - 1)
-
-
-def takes_holes(steps: Iterable[Step]) -> bool:
-    """Whether rows may have missing entries before these steps."""
-    return any(step.kind in FILLS for step in steps)
 
 
 def check_whole_if_sparse(rows: Mapping[str, Any]) -> None:

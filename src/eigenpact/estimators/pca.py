@@ -12,14 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.missing.mean import MeanFill
+from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
-from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
+from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
-from ..numerics.preparation import Step, prepared
+from ..numerics.preparation import Step, prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
@@ -34,13 +36,16 @@ from .missing import (
     likely_program,
     likely_solver,
     noise_of,
-    takes_holes,
 )
-from .plans import plan_of
+from .plans import parts_to_prepare, plan_of
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
+
+FILLING = frozenset({"fill", "expect", "genotypes"})
+"""Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
@@ -61,13 +66,14 @@ class JointResult(Result):
     singular_values: Array
     noise_variance: float
     between_site_share: float
+    between_site_share_before: float | None = None
     angle_estimate: float | None
     solver_choice: list[Any]
     dropped_features: tuple[int, ...] = ()
     preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(PooledEstimator):
+class FederatedPCA(Projecting, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -128,6 +134,8 @@ class FederatedPCA(PooledEstimator):
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
         Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+    between_site_share_before_ : float or None
+        The same of the rows before ``prepare``; None where nothing was prepared.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
@@ -149,6 +157,15 @@ class FederatedPCA(PooledEstimator):
     """
 
     _result_type = JointResult
+
+    @property
+    def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.takes_gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether NaN stands for a missing entry, which preparation fills, or the model."""
+        return self.missing != "refuse" or any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
         self,
@@ -188,10 +205,6 @@ class FederatedPCA(PooledEstimator):
     def _check_sizes(self, rows: int, features: int) -> None:
         check_n_components(self.n_components, rows, features)
 
-    @property
-    def _takes_gaps(self) -> bool:  # type: ignore[override]
-        return self.missing != "refuse"
-
     def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
         if self._takes_gaps:
             check_whole_if_sparse(held)
@@ -200,27 +213,32 @@ class FederatedPCA(PooledEstimator):
     def _find_algorithm(self, engine: Engine) -> Algorithm:
         return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
 
-    def _preparers(self) -> tuple[Preparer, ...]:
-        """What sites agree on first: means for missing entries, then what the user asks for."""
-        return (*([MeanFill(feature_names(self))] if self.missing == "mean" else []), *self.prepare)
-
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *(preparer.part for preparer in self._preparers())]
+        filling = [MeanFill()] if self.missing == "mean" else []
+        also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers())
+        names = feature_names(self)
+        filling = [MeanFill(names)] if self.missing == "mean" else []
+        prepare = (*filling, *self.preparers(names or None))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare)
         if self.missing == "em":
-            return likely_program(algorithm, problem, feature_names(self))
+            return likely_program(algorithm, problem, names)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
             return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
+
+    def preparers(self, names: Any) -> tuple[Preparer, ...]:
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
+        names = names if isinstance(names, tuple | list | np.ndarray) else None
+        return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
@@ -236,15 +254,22 @@ class FederatedPCA(PooledEstimator):
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
         if strange:
-            raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
+            raise InputError(
+                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
+        if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
+            raise InputError(
+                f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "
+                "center='site'"
+            )
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
         n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
-        largest = min(n, d - len(setup.dropped))
+        largest = min(n, d - len(setup.empty))
         k, dtype = len(eigenvalues), precision(setup.single)
-        basis = with_zeros(solution.basis.T, np.array(setup.dropped, dtype=int)).T  # where random starts leave roundings
+        basis = with_zeros(solution.basis.T, setup.empty).T  # where random starts leave roundings
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
@@ -266,6 +291,7 @@ class FederatedPCA(PooledEstimator):
             dropped_features=setup.dropped,
             preparation=setup.preparation,
             between_site_share=setup.between_share,
+            between_site_share_before=setup.share_before,
             angle_estimate=angle,
             converged=bool(solution.converged),
             stop_reason="; ".join(text for text in (solution.reason, limited, advice) if text),
@@ -317,7 +343,7 @@ class FederatedPCA(PooledEstimator):
 
     def _checked_rows(self, X: Any) -> Any:
         """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
-        finite = "allow-nan" if takes_holes(self.preparation_) else True
+        finite = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
         check_whole_if_sparse({"X": X})
         return with_zeros(X, np.array(self.dropped_features_, dtype=int))
@@ -332,7 +358,8 @@ class FederatedPCA(PooledEstimator):
             return likelihoods(self, self._checked_rows(X))
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
-        noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)
+        empty = {*self.dropped_features_, *taken_out(self.preparation_)}
+        noise, d, k = self.noise_variance_, rows.d - len(empty), len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))
         distances = (scores**2 / variances).sum(axis=1)
         log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()

@@ -1,8 +1,9 @@
 """Uphill on a likelihood whose value and gradient cost a round: which point to ask for next, and how far the top still is.
 
 A point is accepted if the likelihood rises by a share of what its slope promised (Armijo); else the step is shortened, and if
-that does not help, a step of EM itself is taken, which never fails.  So the likelihood never falls, beyond rounding errors.  The steps that L-BFGS proposes become shorter at a rate that is seen; what is
-left to go is about the next step over one minus that rate.
+that does not help, a step of EM itself is taken, which never fails.  So the likelihood never falls, beyond rounding errors.  The
+steps that L-BFGS proposes become shorter at a rate that is seen; what is left to go is about the next step over one minus that
+rate.
 """
 
 from __future__ import annotations

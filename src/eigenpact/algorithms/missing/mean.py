@@ -10,7 +10,8 @@ Rounds
     1. Sum of the entries that are there, and how many, by feature; the means are told to all sites, which keep them.
 
 Leaves the site
-    Two vectors of length d, summed.
+    Two vectors of length d, summed.  Of a feature of which a site has fewer entries than its rule ``min_rows`` it tells nothing;
+    one of which no site tells is refused.
 
 >>> import numpy as np, eigenpact as ep
 >>> north, south = np.array([[1.0, 2.0], [3.0, np.nan], [2.0, 9.0]]), np.array([[np.nan, 4.0], [5.0, 6.0]])
@@ -28,7 +29,8 @@ from ...numerics.preparation import Step
 from ...runtime import Local, Reply, Site, Sum, local
 from ...runtime.prepared import kept_as
 from ..method import Part
-from .observed import check_observed, sum_observed
+from ..prepare.moments import observed_sums
+from .observed import check_observed
 
 FILLED = kept_as("fill")
 
@@ -52,7 +54,7 @@ class MeanFill:
 
     async def agree(self) -> Step:
         """Agree on the values; from then on rows have no holes."""
-        _, _, _, seen, sums = await Sum(sum_observed)
+        _, seen, sums = await Sum(observed_sums)
         check_observed(seen, self.names)
         values = sums / seen
         await Local(keep_fill, values)
@@ -61,6 +63,6 @@ class MeanFill:
 
 MEAN_FILL = Part(
     "Missing entries filled with means",
-    {Sum: (sum_observed,), Local: (keep_fill,)},
+    {Sum: (observed_sums,), Local: (keep_fill,)},
     'Before all else but the dropping of rare features, with `missing="mean"`.',
 )

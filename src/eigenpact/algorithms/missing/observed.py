@@ -29,8 +29,9 @@ from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, Sum, local
 from ...runtime.rare import DROPPED
 from ..method import Part
+from ..parameters import check_n_components
 from ..rare import without_rare
-from ..setup import LARGEST_TRACE, OTHER_UNITS, Problem, Setup, check_n_components
+from ..setup import LARGEST_TRACE, OTHER_UNITS, Problem, Setup
 
 FEW_DIGITS = 1e-13
 """Deviations below this share of the mean may be rounding errors of it."""
@@ -176,5 +177,4 @@ def check_observed(seen: Any, names: tuple[str, ...] = ()) -> None:
 OBSERVED = Part(
     "Set-up where missing entries are modelled",
     {Sum: (sum_observed, spread_observed), Local: (keep_observed_centre,)},
-    '`sum_observed` is also asked with `missing="mean"`.',
 )
