@@ -38,7 +38,5 @@ def three_sites() -> dict[str, Any]:
     return {name: sites[name] for name in NAMES}
 
 
-SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {
-    "functions": sorted(FUNCTIONS)
-}
+SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {"functions": sorted(FUNCTIONS)}
 """The same for solvers alone, without modules of the tests' own: those take seconds to import."""

@@ -38,6 +38,7 @@ class Settings:
     secure: bool = False
     go_on_without: int = 0
     prepare: tuple[str, ...] | list[str] = ()
+    missing: str = "refuse"
 
     def estimator(self, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say."""
@@ -48,6 +49,7 @@ class Settings:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
         said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
+        said["missing"] = str(self.missing)
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
 

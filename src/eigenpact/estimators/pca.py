@@ -109,10 +109,9 @@ class FederatedPCA(Projecting, PooledEstimator):
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
     missing : "refuse", "mean" or "em"
-        What to do where entries are missing (NaN): refuse them; fill them with the pooled means of their features, before all
-        else; or find the components that make the entries that are there most likely (probabilistic PCA), each site filling its
-        own holes.  With "em" the solver is "auto" or ``ep.solvers.EM()``, ``n_components`` a number below that of the features,
-        ``center`` "pooled" or False, and ``prepare`` empty.
+        What to do where entries are missing (NaN): refuse them; fill them with pooled means, before all else; or find the
+        components that make the entries that are there most likely, each site filling its own holes (``ep.solvers.EM``).  With
+        "em", ``n_components`` is a number below that of the features, ``center`` not "site", and ``prepare`` empty.
 
     Attributes
     ----------
@@ -341,9 +340,14 @@ class FederatedPCA(Projecting, PooledEstimator):
         X = prepared(self._checked_rows(X), self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
+    @property
+    def fills_holes(self) -> bool:
+        """Whether the fitted model takes new rows with missing entries (NaN)."""
+        return any(step.kind in FILLING for step in self.preparation_)
+
     def _checked_rows(self, X: Any) -> Any:
         """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
-        finite = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
+        finite = "allow-nan" if self.fills_holes else True
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
         check_whole_if_sparse({"X": X})
         return with_zeros(X, np.array(self.dropped_features_, dtype=int))
