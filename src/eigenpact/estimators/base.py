@@ -64,7 +64,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         engine = find_engine(self.engine)
         self._check_parameters()
-        held = adopt(self, engine, X, sites)
+        held = adopt(self, engine, X, sites, gaps=self._takes_gaps)
         here: dict[str, Any] = {}
         if held is None:
             held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}

@@ -13,7 +13,22 @@ from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Memory, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import (
+    Center,
+    CenterOption,
+    Files,
+    GoOnWithout,
+    Memory,
+    Missing,
+    MissingOption,
+    Prepare,
+    Quiet,
+    Scale,
+    ScaleOption,
+    Secure,
+    Seed,
+    Tol,
+)  # fmt: skip
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -26,6 +41,7 @@ def command(
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -51,7 +67,7 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()),
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing,
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -59,7 +75,8 @@ def command(
     try:
         parse_components(components)  # told before files are read
         limit = None if memory is None else parse_memory(memory)
-        chosen = _solver(solver, where, start, proxy)
+        plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
+        chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
         held, names = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps)
         pca.set_params(prepare=pca.preparers(names))

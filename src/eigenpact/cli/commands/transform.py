@@ -38,7 +38,7 @@ def command(
     pca = load_model(model)
     table = read_table(file, memory=memory_for_rows(limit))
     X = _in_order(pca, table, file)
-    check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
+    check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
     write_scores(output, pca, X, table.row_ids)
 
 
