@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "export", "imports", "solvers", "__init__"}
+FACADES = {"datasets", "export", "imports", "prepare", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -33,6 +33,7 @@ MAY_IMPORT = (
         "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
         "datasets": BOTTOM | {"data"},
         "solvers": BOTTOM | {"estimators"},
+        "prepare": BOTTOM | {"algorithms", "estimators"},
         "export": BOTTOM | {"estimators", "report"},
         "imports": BOTTOM | {"estimators"},
         "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", *FACADES} - {"__init__"},

@@ -1,11 +1,15 @@
-"""Files of scores and loadings: what a column holds is said by its name, and numbers read back to the same bits."""
+"""Files of scores and loadings.  What a column holds is said by its name; numbers read back to the same bits.
+
+Scores are written some rows after the others, so that they need not all be in memory; only .h5ad takes them together.
+"""
 
 from __future__ import annotations
 
 import csv
 import importlib
 import io
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,26 +18,67 @@ import numpy as np
 
 from ..errors import InputError, MissingExtraError
 from ..estimators import FederatedPCA
+from ..numerics.rows import block_rows
+from ..numerics.sources import RowSource, pieces
 from ..storage import check_file_target, replacing
 
 Numbers = np.ndarray[Any, Any]
+EIGENVEC, EIGENVAL = ".eigenvec", ".eigenval"
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """Scores (n x k) of rows on a model's components, standard errors (n x k) if asked for, and the rows' ids."""
+class Part:
+    """Scores of some rows, and their standard errors if asked for (both rows x k); how many of the scores lie towards zero."""
 
-    pca: FederatedPCA
     scores: Numbers
     errors: Numbers | None = None
-    row_ids: Sequence[str] | None = None
+    by_prior: int = 0
 
-    def columns(self) -> list[tuple[str, Numbers]]:
-        """Names and numbers (n,): PC1_score, PC2_score, ..., then PC1_error, ..."""
-        named = [(f"PC{j + 1}_score", self.scores[:, j]) for j in range(self.scores.shape[1])]
-        if self.errors is not None:
-            named += [(f"PC{j + 1}_error", self.errors[:, j]) for j in range(self.errors.shape[1])]
-        return named
+    def table(self) -> Numbers:
+        """Scores, then errors, side by side."""
+        return self.scores if self.errors is None else np.hstack([self.scores, self.errors])
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Whose scores are written: the model's, of n rows with ids, with or without errors."""
+
+    pca: FederatedPCA
+    n: int
+    row_ids: Sequence[str] | None = None
+    errors: bool = False
+
+    def names(self) -> list[str]:
+        """PC1_score, PC2_score, ..., then PC1_error, ..."""
+        kinds = ("score", "error") if self.errors else ("score",)
+        return [f"PC{j + 1}_{kind}" for kind in kinds for j in range(self.pca.n_components_)]
+
+    def ids(self) -> list[str]:
+        """Ids of the rows, or their numbers."""
+        return [str(i) for i in range(self.n)] if self.row_ids is None else list(self.row_ids)
+
+
+def scores_of(pca: FederatedPCA, X: Any) -> Generator[Part]:
+    """Scores of rows whose columns are as the model has them; those of a source a piece at a time."""
+    for rows in _pieces(X):
+        yield Part(np.asarray(pca.transform(rows)))
+
+
+def projections_of(pca: FederatedPCA, X: Any, shrinkage: str, errors: bool) -> Generator[Part]:
+    """The same for rows that lack entries."""
+    for rows in _pieces(X):
+        found = pca.project(rows, shrinkage=shrinkage)
+        yield Part(found.scores, found.standard_errors() if errors else None, int(np.count_nonzero(found.from_prior)))
+
+
+def _pieces(X: Any) -> Generator[Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched before
+        if not isinstance(X, RowSource):
+            yield X
+            return
+        for _, piece in pieces(X, block_rows(X.shape[1])):  # the blocks of rows in memory, hence the same bits
+            yield piece
 
 
 def check_scores_target(output: Path, *, overwrite: bool, errors: bool = False) -> None:
@@ -45,91 +90,101 @@ def check_scores_target(output: Path, *, overwrite: bool, errors: bool = False) 
         raise InputError(f"{output} has no place for standard errors; write .csv, .parquet or .h5ad, or leave out --errors")
 
 
-def write_scores(output: Path, found: Scores) -> list[Path]:
+def write_parts(output: Path, parts: Iterable[Part], about: Scored) -> list[Path]:
     """Write scores in the form that the file's ending names; the files that were written."""
-    return WRITERS[output.suffix.lower()](output, found)
+    return WRITERS[output.suffix.lower()](output, iter(parts), about)
 
 
 def write_loadings(output: Path, pca: FederatedPCA) -> None:
-    """Write what each feature weighs in each component (d x k), a row for each feature."""
+    """Write what each feature weighs in each component (d x k), with its mean and scale; a row for each feature."""
+    header = ["feature", *(f"PC{j + 1}_loading" for j in range(pca.n_components_)), "mean", "scale"]
+    rows = zip(_features(pca), *pca.components_, pca.mean_, pca.scale_, strict=True)
+    with replacing(output) as part:
+        part.write_text(_lines([header, *rows]), encoding="utf-8")
+
+
+def _features(pca: FederatedPCA) -> list[str]:
     names = getattr(pca, "feature_names_in_", None)
-    labels = [str(name) for name in names] if names is not None else [str(j) for j in range(pca.n_features_in_)]
-    columns = [(f"PC{j + 1}_loading", pca.components_[j]) for j in range(pca.n_components_)]
-    columns += [("mean", pca.mean_), ("scale", pca.scale_)]
-    content = _csv("feature", labels, columns)
-    with replacing(output) as part:
-        part.write_bytes(content)
+    return [str(j) for j in range(pca.n_features_in_)] if names is None else [str(name) for name in names]
 
 
-def _csv(label: str, labels: Sequence[str] | None, columns: Sequence[tuple[str, Numbers]]) -> bytes:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    names = [name for name, _ in columns]
-    writer.writerow(names if labels is None else [label, *names])
-    for i, row in enumerate(zip(*(values for _, values in columns), strict=True)):
-        numbers = [str(value) for value in row]
-        writer.writerow(numbers if labels is None else [labels[i], *numbers])
-    return stream.getvalue().encode()
+def _lines(rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([str(cell) for cell in row] for row in rows)
+    return text.getvalue()
 
 
-def _write_csv(output: Path, found: Scores) -> list[Path]:
-    content = _csv("id", found.row_ids, found.columns())
-    with replacing(output) as part:
-        part.write_bytes(content)
+def _write_csv(output: Path, parts: Iterator[Part], about: Scored) -> list[Path]:
+    n, ids = 0, about.row_ids
+    with replacing(output) as file, file.open("w", encoding="utf-8", newline="") as stream:
+        for part in parts:
+            if n == 0:  # only when rows could be read
+                stream.write(_lines([about.names() if ids is None else ["id", *about.names()]]))
+            table = part.table()
+            stream.write(_lines(row if ids is None else [ids[n + i], *row] for i, row in enumerate(table)))
+            n += len(table)
     return [output]
 
 
-def _write_npy(output: Path, found: Scores) -> list[Path]:
-    buffer = io.BytesIO()
-    np.save(buffer, found.scores, allow_pickle=False)
-    with replacing(output) as part:
-        part.write_bytes(buffer.getvalue())
+def _write_npy(output: Path, parts: Iterator[Part], about: Scored) -> list[Path]:
+    first = next(parts).scores
+    with replacing(output) as file, file.open("wb") as stream:
+        header = np.lib.format.header_data_from_array_1_0(first)
+        np.lib.format.write_array_header_1_0(stream, header | {"shape": (about.n, first.shape[1]), "fortran_order": False})
+        stream.write(np.ascontiguousarray(first).tobytes())
+        for part in parts:
+            stream.write(np.ascontiguousarray(part.scores).tobytes())
     return [output]
 
 
-def _write_parquet(output: Path, found: Scores) -> list[Path]:
-    arrow = _extra("pyarrow", "writing .parquet files", "pandas")
-    parquet = _extra("pyarrow.parquet", "writing .parquet files", "pandas")
-    ids = [] if found.row_ids is None else [("id", list(found.row_ids))]
-    table = arrow.table(dict([*ids, *found.columns()]))
-    with replacing(output) as part:
-        parquet.write_table(table, part)
+def _write_parquet(output: Path, parts: Iterator[Part], about: Scored) -> list[Path]:
+    arrow, parquet = (_extra(name, "writing .parquet files", "pandas") for name in ("pyarrow", "pyarrow.parquet"))
+    n, writer, names = 0, None, about.names()
+    with replacing(output) as file:
+        try:
+            for part in parts:
+                table = part.table()
+                ids = {} if about.row_ids is None else {"id": list(about.row_ids[n : n + len(table)])}
+                made = arrow.table(ids | dict(zip(names, table.T, strict=True)))
+                writer = writer or parquet.ParquetWriter(file, made.schema)
+                writer.write_table(made)
+                n += len(table)
+        finally:
+            if writer is not None:
+                writer.close()
     return [output]
 
 
-def _write_h5ad(output: Path, found: Scores) -> list[Path]:
+def _write_h5ad(output: Path, parts: Iterator[Part], about: Scored) -> list[Path]:
     """As scanpy has it: obsm["X_pca"], varm["PCs"], uns["pca"]; without the rows themselves."""
     anndata, pandas = (_extra(name, "writing .h5ad files", "cells") for name in ("anndata", "pandas"))
-    pca, n = found.pca, len(found.scores)
-    names = getattr(pca, "feature_names_in_", None)
-    features = [str(j) for j in range(pca.n_features_in_)] if names is None else [str(name) for name in names]
-    ids = [str(i) for i in range(n)] if found.row_ids is None else list(found.row_ids)
-    errors = {} if found.errors is None else {"X_pca_errors": found.errors}
+    pca, found = about.pca, list(parts)
+    errors = {"X_pca_errors": np.concatenate([part.errors for part in found if part.errors is not None])} if about.errors else {}
     told = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
     data = anndata.AnnData(
-        obs=pandas.DataFrame(index=ids),
-        var=pandas.DataFrame(index=features),
-        obsm={"X_pca": found.scores, **errors},
+        obs=pandas.DataFrame(index=about.ids()),
+        var=pandas.DataFrame(index=_features(pca)),
+        obsm={"X_pca": np.concatenate([part.scores for part in found]), **errors},
         varm={"PCs": np.ascontiguousarray(pca.components_.T)},
         uns={"pca": {"params": {"zero_center": pca.center is not False, "use_highly_variable": False}, **told}},
     )
-    with replacing(output) as part:
-        data.write_h5ad(part)
+    with replacing(output) as file:
+        data.write_h5ad(file)
     return [output]
 
 
-def _write_eigenvec(output: Path, found: Scores) -> list[Path]:
+def _write_eigenvec(output: Path, parts: Iterator[Part], about: Scored) -> list[Path]:
     """As PLINK 2 has it, beside a file of variances; scores are in the units of the rows, not of unit length."""
-    ids = [str(i) for i in range(len(found.scores))] if found.row_ids is None else list(found.row_ids)
-    broken = next((label for label in ids if not label or label.split() != [label]), None)
+    n, ids, values = 0, about.ids(), output.with_suffix(EIGENVAL)
+    broken = next((label for label in ids if label.split() != [label]), None)
     if broken is not None:
-        raise InputError(f"row id {broken!r} has blanks, which {EIGENVEC} files cannot hold; write .csv instead")
-    lines = [" ".join(["#FID", "IID", *(f"PC{j + 1}" for j in range(found.scores.shape[1]))])]
-    lines += [" ".join(["0", label, *map(str, row)]) for label, row in zip(ids, found.scores, strict=True)]
-    values = output.with_suffix(EIGENVAL)
-    with replacing(output) as part, replacing(values) as beside:
-        part.write_text("\n".join(lines) + "\n")
-        beside.write_text("".join(f"{value}\n" for value in found.pca.explained_variance_))
+        raise InputError(f"row id {broken!r} has blanks or is empty, which {EIGENVEC} files cannot hold; write .csv instead")
+    with replacing(output) as file, replacing(values) as beside, file.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(" ".join(["#FID", "IID", *(f"PC{j + 1}" for j in range(about.pca.n_components_))]) + "\n")
+        for part in parts:
+            stream.writelines(" ".join(["0", ids[n + i], *map(str, row)]) + "\n" for i, row in enumerate(part.scores))
+            n += len(part.scores)
+        beside.write_text("".join(f"{value}\n" for value in about.pca.explained_variance_))
     return [output, values]
 
 
@@ -140,9 +195,7 @@ def _extra(name: str, what: str, extra: str) -> Any:
         raise MissingExtraError(f"{what} needs {name} ({error}); run: pip install 'eigenpact[{extra}]'") from error
 
 
-EIGENVEC, EIGENVAL = ".eigenvec", ".eigenval"
-
-WRITERS: dict[str, Callable[[Path, Scores], list[Path]]] = {
+WRITERS: dict[str, Callable[[Path, Iterator[Part], Scored], list[Path]]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
     ".h5ad": _write_h5ad,

@@ -245,8 +245,8 @@ def entry_noise(pca: Any) -> float:
         return 0.0
     if getattr(pca, "missing", "refuse") == "em":  # whose noise is that of an entry
         return float(pca.noise_variance_)
-    directions = min(pca.n_samples_seen_, pca.n_features_in_ - len(pca.dropped_features_))
-    return float(pca.noise_variance_) * max(directions - k, 0) / (used - k)
+    directions = min(int(pca.n_samples_seen_), used)
+    return float(pca.noise_variance_) * float(max(directions - k, 0) / (used - k))
 
 
 def _n_used(pca: Any) -> int:

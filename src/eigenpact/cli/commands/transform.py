@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,17 +11,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import SHOWN, check_finite, match_columns
-from ...data.readers import Table, read_table, site_name
+from ...data.readers import Table, read_table, site_name, split_dataset
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
 from ...numerics.placed import Placed
 from ..consoles import stdout, tell
-from ..options import Scores
-from ..score_files import Scores as Found
-from ..score_files import check_scores_target
-from ..score_files import write_scores as write_file
+from ..options import Memory, Scores
+from ..score_files import Part, Scored, check_scores_target, projections_of, scores_of, write_parts
 
 
 class Shrinkage(StrEnum):
@@ -36,23 +35,24 @@ def command(
     file: Annotated[Path, typer.Argument()],
     output: Scores,
     project: Annotated[
-        bool,
-        typer.Option("--project", help="Entries and columns may be missing: least squares on those that are there."),
+        bool, typer.Option("--project", help="Entries and columns may be missing: least squares on those that are there.")
     ] = False,
     errors: Annotated[bool, typer.Option("--errors", help="Write standard errors, too; as --project.")] = False,
     shrinkage: Annotated[
         Shrinkage, typer.Option(help="corrected: scores as large as in a joint fit, for rows that were not in it; as --project.")
     ] = Shrinkage.none,
+    memory: Memory = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
 
-    MODEL is a folder written by eigenpact fit, or a .json file of eigenpact export; FILE a table with samples as rows.  Columns
-    are matched by name where both sides have names, else by their number.
+    MODEL is a folder written by eigenpact fit, or a .json file of eigenpact export; FILE a table with samples as rows, of any
+    kind that eigenpact fit reads.  Columns are matched by name where both sides have names, else by their number.
     """
-    check_target(output, file, overwrite, errors=errors)
+    limit = None if memory is None else parse_memory(memory)
+    check_target(output, split_dataset(file)[0], overwrite, errors=errors)
     pca = load_model(model)
-    table = read_table(file)
+    table = read_table(file, memory=memory_for_rows(limit))
     if project or errors or shrinkage is Shrinkage.corrected:
         _project(output, pca, table, file, errors=errors, shrinkage=str(shrinkage))
         return
@@ -90,13 +90,20 @@ def _project(output: Path, pca: FederatedPCA, table: Table, file: Path, *, error
         _tell_columns("has in addition, ignored", sorted(set(names) - {str(name) for name in wanted}))
         X = Placed(X, order)
     else:
-        _in_order(pca, table, file)
-    found = _quietly(lambda: pca.project(X, shrinkage=shrinkage))
-    by_prior = int(np.count_nonzero(found.from_prior))
+        X = _in_order(pca, table, file)
+    by_prior = 0
+
+    def counted(parts: Iterator[Part]) -> Iterator[Part]:
+        nonlocal by_prior
+        for part in parts:
+            by_prior += part.by_prior
+            yield part
+
+    with closing(projections_of(pca, X, shrinkage, errors)) as parts:
+        files = write_parts(output, counted(parts), Scored(pca, int(X.shape[0]), table.row_ids, errors))
     if by_prior:
         tell(stdout(), f"{by_prior} rows have too few features to determine their scores: theirs lie towards zero")
-    told = found.standard_errors() if errors else None
-    _tell_written(write_file(output, Found(pca, found.scores, told, table.row_ids)), found.scores)
+    _tell_written(files, pca, X)
 
 
 def _tell_columns(what: str, names: Sequence[str]) -> None:
@@ -114,17 +121,11 @@ def check_target(output: Path, file: Path, overwrite: bool, *, errors: bool = Fa
 
 def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None) -> None:
     """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
-    scores = np.asarray(_quietly(lambda: pca.transform(X)))
-    _tell_written(write_file(output, Found(pca, scores, None, row_ids)), scores)
+    with closing(scores_of(pca, X)) as parts:
+        files = write_parts(output, parts, Scored(pca, int(X.shape[0]), row_ids))
+    _tell_written(files, pca, X)
 
 
-def _quietly(compute: Any) -> Any:
-    """Without a warning about names of columns: they were matched before."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return compute()
-
-
-def _tell_written(files: Sequence[Path], scores: Any) -> None:
+def _tell_written(files: Sequence[Path], pca: FederatedPCA, X: Any) -> None:
     beside = "".join(f", and variances to {other}" for other in files[1:])
-    tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {files[0]}{beside}")
+    tell(stdout(), f"Wrote {X.shape[0]} rows of {pca.n_components_} scores to {files[0]}{beside}")
