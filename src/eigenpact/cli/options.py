@@ -64,7 +64,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
 Data = Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")]
-Scores = Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")]
+Scores = Annotated[
+    Path, typer.Option("-o", "--output", help="Scores: .csv, .parquet, .h5ad (as scanpy), .eigenvec (as PLINK) or .npy.")
+]
 
 
 def preprocessing(center: str, scale: str) -> dict[str, Any]:
