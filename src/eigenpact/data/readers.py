@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..errors import FileError, InputError, InputTypeError
+from ..errors import FileError, InputError, InputTypeError, ProblemsError
 from ..storage import check_regular, open_regular
 from . import columnar_files, spreadsheets, text_files  # noqa: F401 - readers register themselves
 from .array_files import Archive, read_npy
@@ -20,6 +20,7 @@ from .checks import check_numeric
 from .description import Description, description_of
 from .selecting import select
 from .sparse_files import read_sparse
+from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending, reads
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
@@ -85,10 +86,16 @@ def site_name(path: str | os.PathLike[str]) -> str:
     return file.name[: -len(extension)] if extension else file.stem
 
 
-def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
-    """Read one table per site, in the given order.
+def read_sites(
+    paths: Iterable[str | os.PathLike[str]],
+    descriptions: Mapping[str, Description] | None = None,
+    *,
+    memory: int | None = None,
+) -> dict[str, Table]:
+    """Read one table per site, in the given order; the problems of all files are told at once.
 
-    An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
+    An entry is a path, whose site is named after the file, or the text "name=path".  ``descriptions`` are by site; what they do
+    not name is described by the TOML beside it.  See :func:`read_table` for the shapes.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
@@ -102,7 +109,24 @@ def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
-    return {name: read_table(file) for name, file in files.items()}
+    said = dict(descriptions or {})
+    if unknown := sorted(set(said) - set(files)):
+        raise InputError(f"a description is given for {unknown[0]!r}, which is no site; sites are {', '.join(files)}")
+    tables: dict[str, Table] = {}
+    problems: list[str] = []
+    for name, file in files.items():
+        try:
+            tables[name] = read_table(file, said.get(name), memory=memory)
+        except ProblemsError as error:
+            problems += error.problems
+    if problems:
+        headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
+        problems += misnamed({file: header for file, header in headers.items() if header is not None})
+        first = next(file for name, file in files.items() if name not in tables)
+        like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
+        problems.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+        raise ProblemsError(problems)
+    return tables
 
 
 def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
