@@ -34,11 +34,13 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
+from ..numerics.preparation import Step
 from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
+from .preparing import Preparer, agree_on
 from .rare import without_rare
 from .told import doubt_counts, doubt_spread, note_centre, note_own_centre
 
@@ -180,7 +182,7 @@ class Problem:
     """What the user asked for, before any data are seen.
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
-    ``min_nonzero`` entries are not zero are dropped.
+    ``min_nonzero`` entries are not zero are dropped.  ``prepare`` agrees on what else is done to the rows first.
     """
 
     n_components: int | float | None = None
@@ -190,6 +192,7 @@ class Problem:
     max_rounds: int = 3000
     seed: int = 0
     min_nonzero: int = 0
+    prepare: tuple[Preparer, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +217,8 @@ class Setup:
     n_components : int or float
         Wanted components, or share of the variance.
     dropped : tuple of int
-        Features that were dropped because they are rare: zero in all rows that solvers see.
+        Rare features that were dropped: zero in all rows that solvers see.
+    preparation : tuple of Step, what else was done to the rows before
     """
 
     n_sites: int
@@ -233,6 +237,7 @@ class Setup:
     max_rounds: int
     seed: int
     dropped: tuple[int, ...] = field(default=(), kw_only=True)
+    preparation: tuple[Step, ...] = field(default=(), kw_only=True)
 
     def stopping_tol(self, default: float) -> float:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
@@ -292,12 +297,12 @@ class Setup:
 
 
 async def agree(problem: Problem) -> Setup:
-    """Agree on counts, mean, scale and trace."""
+    """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
+    preparation = await agree_on(problem.prepare)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
-    n_components = check_n_components(problem.n_components, n, d - len(dropped))
-    mean = sums / n
+    mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len(dropped))
     if problem.scale is None:
         within, between, grains = await Sum(spread, mean)  # round 2
         scale = np.ones(d)
@@ -306,8 +311,7 @@ async def agree(problem: Problem) -> Setup:
         scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean, int(n_sites))
         within, between = float((within / scale**2).sum()), float((between / scale**2).sum())
     total = within + between + (n * _not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
-    if problem.center == "site":
-        total = within
+    total = within if problem.center == "site" else total
     if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
     if 0 < total < 1 / LARGEST_TRACE:
@@ -337,6 +341,7 @@ async def agree(problem: Problem) -> Setup:
         max_rounds=problem.max_rounds,
         seed=problem.seed,
         dropped=dropped,
+        preparation=preparation,
     )
 
 

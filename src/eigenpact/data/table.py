@@ -39,7 +39,7 @@ class Table:
     Attributes
     ----------
     X : array, scipy sparse CSR or row source, n_rows x n_features
-        float64 or float32; counts of genotypes are uint8, of which 255 is a missing one.
+        float64 or float32; genotypes are a ``CountRows``, which holds uint8 counts (255: missing) and gives float64 with NaN.
     feature_names : tuple of str (length n_features), or None where the file has none
     row_ids : sequence of str (length n_rows), or None where the file has none
     variants : Variants, or None where the columns are no variants

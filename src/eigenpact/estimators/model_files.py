@@ -61,6 +61,8 @@ def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: 
     if not isinstance(pca, FederatedPCA):
         raise InputTypeError(f"{type(pca).__name__} has no model folder yet, only FederatedPCA has; pickle it instead")
     check_is_fitted(pca)
+    if pca.preparation_:
+        raise InputError(f"a model whose rows were prepared ({pca.preparation_[0].kind}) has no folder yet; pickle it instead")
     check_model_target(folder, overwrite=overwrite)
     arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})
     manifest = _manifest(pca, hashlib.sha256(arrays).hexdigest())
@@ -85,6 +87,7 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
     for attribute, key in FACTS.items():
         setattr(pca, attribute, manifest[key])
     pca.sites_, pca.dropped_features_ = tuple(manifest["sites"]), tuple(manifest.get("dropped_features", ()))
+    pca.preparation_ = ()
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
         raise _damaged(place, f"features were dropped that are none of {pca.n_features_in_}")
     names = manifest["feature_names"]

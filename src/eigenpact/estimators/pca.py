@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
+from ..numerics.preparation import Step, prepared
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
@@ -50,6 +52,7 @@ class JointResult(Result):
     angle_estimate: float | None
     solver_choice: list[Any]
     dropped_features: tuple[int, ...] = ()
+    preparation: tuple[Step, ...] = ()
 
 
 class FederatedPCA(PooledEstimator):
@@ -85,6 +88,8 @@ class FederatedPCA(PooledEstimator):
     min_nonzero : int, optional
         Drop features of which fewer entries are not zero, at all sites together, for example 10: a scatter matrix shows single
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
+    prepare : sequence of preparers
+        What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
 
     Attributes
     ----------
@@ -109,6 +114,8 @@ class FederatedPCA(PooledEstimator):
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
     dropped_features_ : tuple of int
         Features that ``min_nonzero`` dropped.
+    preparation_ : tuple of Step
+        What ``prepare`` agreed on; ``transform`` does the same to new rows.
     solver_ : str
         The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
 
@@ -139,6 +146,7 @@ class FederatedPCA(PooledEstimator):
         callback: Callable[[RoundRecord], Any] | None = None,
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
+        prepare: Sequence[Preparer] = (),
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -152,6 +160,7 @@ class FederatedPCA(PooledEstimator):
         self.callback = callback
         self.secure = secure
         self.min_nonzero = min_nonzero
+        self.prepare = prepare
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -164,10 +173,12 @@ class FederatedPCA(PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        return plan_of(algorithm, int(self.max_rounds), wanted, also=(RARE,) if least else (), min_nonzero=least)
+        also = [*([RARE] if least else []), *(preparer.part for preparer in self.prepare)]
+        return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
-        problem = replace(self._problem(self.n_components, seed), min_nonzero=self.min_nonzero or 0)
+        asked = self._problem(self.n_components, seed)
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=tuple(self.prepare))
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -177,13 +188,16 @@ class FederatedPCA(PooledEstimator):
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
-        return super()._settings() | {"n_components": wanted}
+        return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
 
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
+        strange = [what for what in self.prepare if not isinstance(what, Preparer)]
+        if strange:
+            raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
@@ -211,6 +225,7 @@ class FederatedPCA(PooledEstimator):
             singular_values=np.sqrt(eigenvalues).astype(dtype),
             noise_variance=rest / (largest - k) if k < largest else 0.0,
             dropped_features=setup.dropped,
+            preparation=setup.preparation,
             between_site_share=setup.between_share,
             angle_estimate=angle,
             converged=bool(solution.converged),
@@ -255,6 +270,7 @@ class FederatedPCA(PooledEstimator):
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
         X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
+        X = prepared(X, self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:
