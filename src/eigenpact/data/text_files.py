@@ -48,8 +48,8 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
     notes = [note.told() for note in found.notes]
     if layout.ids is not None and not layout.known_ids:
-        told = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
-        notes.append(told.told())
+        taken = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
+        notes.append(taken.told())
     return replace(table, notes=tuple(notes))
 
 
