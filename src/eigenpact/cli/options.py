@@ -36,6 +36,10 @@ GoOnWithout = Annotated[
     int,
     typer.Option(metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."),
 ]
+Describe = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]

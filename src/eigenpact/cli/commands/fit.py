@@ -12,9 +12,9 @@ from ...algorithms.solution import Algorithm
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Describe, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
-from ..site_files import communicator, parse_components, read_together
+from ..site_files import communicator, parse_components, parse_descriptions, read_together
 
 
 def command(
@@ -33,6 +33,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    describe: Describe = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
@@ -41,7 +42,7 @@ def command(
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
     FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names.
+    name=path.  Columns are matched by name where files have names.  A file may be described by a TOML: see eigenpact describe.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
@@ -54,8 +55,9 @@ def command(
     leads = comm.rank == 0
     try:
         parse_components(components)  # told before files are read
+        descriptions = parse_descriptions(describe)
         chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output)
+        held, names = read_together(files, comm, proxy, asked.check_output, descriptions)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:

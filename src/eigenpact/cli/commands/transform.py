@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from ...data.checks import check_finite, match_columns
+from ...data.description import Description
 from ...data.readers import Table, read_table, site_name
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
@@ -26,6 +27,9 @@ def command(
     model: Annotated[Path, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
     output: Scores,
+    describe: Annotated[
+        Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
@@ -35,7 +39,7 @@ def command(
     """
     check_target(output, file, overwrite)
     pca = load_model(model)
-    table = read_table(file)
+    table = read_table(file, None if describe is None else Description.read(describe))
     X = _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
     write_scores(output, pca, X, table.row_ids)
