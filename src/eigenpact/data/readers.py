@@ -126,7 +126,8 @@ def read_sites(
         problems += misnamed({file: header for file, header in headers.items() if header is not None})
         first = next(file for name, file in files.items() if name not in tables)
         like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+        if any("describe" in problem for problem in problems):
+            advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
         raise ProblemsError(problems, advice)
     return tables
 
