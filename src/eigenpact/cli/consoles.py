@@ -30,7 +30,7 @@ def stderr() -> Console:
 def print_error(error: Exception) -> None:
     """Print "error: ..." in red, on one line; several problems on a line each."""
     if isinstance(error, ProblemsError):
-        tell(stderr(), "\n".join(f"error: {problem}" for problem in error.problems), "red")
+        tell(stderr(), "\n".join([*(f"error: {problem}" for problem in error.problems), *error.advice]), "red")
         return
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     lines = [line.replace("overwrite=True", "--overwrite") for line in lines]  # the library's words for it

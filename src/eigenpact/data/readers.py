@@ -20,7 +20,7 @@ from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
 
-__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "site_of"]
 
 
 SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
@@ -36,7 +36,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
     are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
-    ``.toml``.  With ``memory``, rows that would take more than half of so many bytes are given as a source of rows on disk.
+    ``.toml``.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -129,19 +129,27 @@ def read_sites(
         raise InputError(f"a description is given for {unknown[0]!r}, which is no site; sites are {', '.join(files)}")
     tables: dict[str, Table] = {}
     problems: list[str] = []
+    advice: list[str] = []
     for name, file in files.items():
         try:
             tables[name] = read_table(file, said.get(name), memory=each)
         except ProblemsError as error:
             problems += error.problems
+            advice += error.advice
     if problems:
         headers = {Path(f): header_of(Path(f), said.get(name) or description_of(Path(f))[0]) for name, f in files.items()}
         problems += misnamed({file: header for file, header in headers.items() if header is not None})
         first = next(file for name, file in files.items() if name not in tables)
         like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-        problems.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
-        raise ProblemsError(problems)
+        if any("describe" in problem for problem in problems):
+            advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+        raise ProblemsError(problems, advice)
     return tables
+
+
+def site_of(entry: str | os.PathLike[str]) -> str:
+    """The site that a path or a text "name=path" names."""
+    return _named(entry)[0]
 
 
 def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:

@@ -11,6 +11,7 @@ import typer
 
 from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import check_finite, match_columns
+from ...data.description import Description
 from ...data.readers import Table, read_table, site_name, split_dataset
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
@@ -25,6 +26,9 @@ def command(
     model: Annotated[Path, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
     output: Scores,
+    describe: Annotated[
+        Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")
+    ] = None,
     memory: Memory = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
@@ -36,7 +40,7 @@ def command(
     limit = None if memory is None else parse_memory(memory)
     check_target(output, split_dataset(file)[0], overwrite)
     pca = load_model(model)
-    table = read_table(file, memory=memory_for_rows(limit))
+    table = read_table(file, None if describe is None else Description.read(describe), memory=memory_for_rows(limit))
     X = _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
     write_scores(output, pca, X, table.row_ids)
