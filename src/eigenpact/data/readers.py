@@ -6,24 +6,25 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from ..errors import FileError, InputError, InputTypeError, ProblemsError
-from ..storage import check_regular, open_regular
-from . import columnar_files, spreadsheets, text_files  # noqa: F401 - readers register themselves
-from .array_files import Archive, read_npy
+from ..storage import check_regular
+from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
+from .budgets import in_pieces, memory_for_rows
 from .checks import check_numeric
 from .description import Description, description_of
 from .selecting import select
-from .sparse_files import read_sparse
 from .suggestion import header_of, misnamed
-from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending, reads
+from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "site_of"]
+
+
+SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
+"""Endings of files that hold several tables, of which one may be named."""
 
 
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
@@ -46,21 +47,22 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     (('age', 'bmi'), ('p1', 'p2'), [[61.0, 22.5], [48.0, nan]])
     >>> folder.cleanup()
     """
-    file = Path(path)
+    file, dataset = split_dataset(path)
     extension = ending(file)
-    folder = extension in FOLDERS
+    folder = extension in FOLDERS and file.is_dir()
     if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
     if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
         raise spreadsheets.refuse(file)
     if extension is None:
-        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
+        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(sorted(READERS))}")
     try:
         if not folder:
             check_regular(file, follow=True)
             if file.stat().st_size == 0:
                 raise FileError(f"{file} is empty; give a table with at least one row")
         said, place = (description, None) if description is not None else description_of(file)
+        said = said if dataset is None else replace(said, dataset=dataset)
         table = READERS[extension](file, said, memory)
     except FileError:
         raise
@@ -72,7 +74,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
-    return _checked(file, replace(table, notes=notes))
+    return _checked(file, replace(table, X=in_pieces(table.X, memory), notes=notes))
 
 
 def site_name(path: str | os.PathLike[str]) -> str:
@@ -81,9 +83,21 @@ def site_name(path: str | os.PathLike[str]) -> str:
     >>> site_name("tables/north.csv.gz")
     'north'
     """
-    file = Path(path)
+    file = split_dataset(path)[0]
     extension = ending(file)
     return file.name[: -len(extension)] if extension else file.stem
+
+
+def split_dataset(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """A file, and the name of the table in it if one follows its ending: "cells.h5:/counts".
+
+    >>> split_dataset("a/cells.h5:/counts")[1], split_dataset("a/cells.h5")[1]
+    ('/counts', None)
+    """
+    file, colon, dataset = os.fspath(path).rpartition(":")
+    if not colon or not dataset or ending(Path(file)) not in SEVERAL or Path(path).exists():
+        return Path(path), None
+    return Path(file), dataset
 
 
 def read_sites(
@@ -95,11 +109,12 @@ def read_sites(
     """Read one table per site, in the given order; the problems of all files are told at once.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  ``descriptions`` are by site; what they do
-    not name is described by the TOML beside it.  See :func:`read_table` for the shapes.
+    not name is described by the TOML beside it.  ``memory`` is that of the whole program, in bytes.  See :func:`read_table` for
+    the shapes.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
-    files: dict[str, Path] = {}
+    files: dict[str, str | os.PathLike[str]] = {}
     for entry in paths:
         name, file = _named(entry)
         if name in files:
@@ -112,24 +127,32 @@ def read_sites(
     said = dict(descriptions or {})
     if unknown := sorted(set(said) - set(files)):
         raise InputError(f"a description is given for {unknown[0]!r}, which is no site; sites are {', '.join(files)}")
+    each = memory_for_rows(memory, len(files))
     tables: dict[str, Table] = {}
-    problems: list[str] = []
-    advice: list[str] = []
+    wrong: dict[str, ProblemsError] = {}
     for name, file in files.items():
         try:
-            tables[name] = read_table(file, said.get(name), memory=memory)
+            tables[name] = read_table(file, said.get(name), memory=each)
         except ProblemsError as error:
-            problems += error.problems
-            advice += error.advice
-    if problems:
-        headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
-        problems += misnamed({file: header for file, header in headers.items() if header is not None})
-        first = next(file for name, file in files.items() if name not in tables)
-        like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-        if any("describe" in problem for problem in problems):
-            advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
-        raise ProblemsError(problems, advice)
+            wrong[name] = error
+    if wrong:
+        raise _problems_of_all({name: Path(file) for name, file in files.items()}, said, tables, wrong)
     return tables
+
+
+def _problems_of_all(
+    files: Mapping[str, Path], said: Mapping[str, Description], tables: Mapping[str, Table], wrong: Mapping[str, ProblemsError]
+) -> ProblemsError:
+    """What is wrong with each file, and with names of columns compared with those of other files."""
+    problems = [problem for error in wrong.values() for problem in error.problems]
+    advice = [line for error in wrong.values() for line in error.advice]
+    headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
+    problems += misnamed({file: header for file, header in headers.items() if header is not None})
+    first = files[next(iter(wrong))]
+    like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
+    if any("describe" in problem for problem in problems):
+        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+    return ProblemsError(problems, advice)
 
 
 def site_of(entry: str | os.PathLike[str]) -> str:
@@ -137,59 +160,13 @@ def site_of(entry: str | os.PathLike[str]) -> str:
     return _named(entry)[0]
 
 
-def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
+def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:
     if isinstance(entry, str) and "=" in entry and not Path(entry).exists():
         name, _, path = entry.partition("=")
         if not name.strip() or not path:
             raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
-        return name.strip(), Path(path)
-    return site_name(entry), Path(entry)
-
-
-def _begins(file: Path, magic: bytes) -> bool:
-    with open_regular(file, follow=True) as stream:
-        return stream.read(len(magic)) == magic
-
-
-@reads(".npy")
-def _read_npy(file: Path, _description: Description, _memory: int | None) -> Table:
-    if _begins(file, b"PK"):
-        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
-    try:
-        return Table(read_npy(file))
-    except InputError as error:
-        raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
-
-
-@reads(".npz")
-def _read_npz(file: Path, description: Description, memory: int | None) -> Table:
-    """A sparse matrix, or arrays with names."""
-    if _begins(file, b"\x93NUMPY"):
-        return _read_npy(file, description, memory)
-    try:
-        with open_regular(file, follow=True) as stream:
-            archive = Archive(stream)
-            if {"format", "shape", "data"} <= set(archive.names):
-                return Table(read_sparse(archive))
-            arrays = {name: archive.read(name) for name in archive.names}
-    except InputError as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
-    key = _matrix_key(file, arrays)
-    return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
-
-
-def _matrix_key(file: Path, arrays: dict[str, NDArray[Any]]) -> str:
-    if "X" in arrays:
-        return "X"
-    matrices = [key for key, value in arrays.items() if value.ndim == 2]
-    if len(matrices) != 1:
-        shapes = ", ".join(f"{key} {value.shape}" for key, value in arrays.items()) or "none"
-        raise InputError(f"{file} holds the arrays: {shapes}; name the table 'X', or keep exactly one 2-D array")
-    return matrices[0]
-
-
-def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(str(value) for value in values.ravel().tolist())
+        return name.strip(), path
+    return site_name(entry), entry
 
 
 def _checked(file: Path, table: Table) -> Table:

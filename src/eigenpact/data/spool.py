@@ -92,7 +92,8 @@ class GatheredRows:
         """The next rows."""
         if self._file is None and self._memory is not None and 8 * self.d * (self.n + len(X)) > self._memory:
             self._file = _Bytes()
-            self._file.add(np.ascontiguousarray(self._held[: self.n]))
+            if self.n:  # no view of nothing
+                self._file.add(np.ascontiguousarray(self._held[: self.n]))
             self._held = np.empty((0, self.d))
         if self._file is not None:
             self._file.add(np.ascontiguousarray(X))

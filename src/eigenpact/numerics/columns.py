@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .linalg import Array
 from .rows import _to_numpy, add_duplicates
 from .sources import ChangedRows, RowSource, as_rows, pieces
 
@@ -33,7 +32,7 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
     return np.asarray(_to_numpy(xp.sum(xp.astype(X != 0, xp.int64), axis=0)), dtype=np.int64)
 
 
-def with_zeros(X: Any, columns: Array) -> Any:
+def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
     """A copy of X (n x d) with zeros in these columns, sparse or a source where it is; X itself if there are none.
 
     >>> with_zeros(np.ones((2, 3)), np.array([1])).tolist()
