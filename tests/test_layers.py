@@ -59,7 +59,7 @@ READS_ROWS_FOR_LOCALS = {
     "covariance_of",
     "held_out_error",
 }
-"""Helpers in setup.py, robust/entries.py and personalized/parts.py that touch rows; only @local functions call them."""
+"""Helpers in setup.py, spread.py, robust/entries.py and personalized/parts.py that touch rows; only @local functions call them."""
 
 FORBIDDEN_IN_ALGORITHMS = {
     "time", "datetime", "timeit", "io", "os", "pathlib", "shutil", "tempfile", "subprocess", "socket", "threading", "asyncio",

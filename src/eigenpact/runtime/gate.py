@@ -15,7 +15,7 @@ from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .keys import KEYS
 from .ledger import COORDINATOR, describe
-from .local import Arrays, LocalFunction
+from .local import Arrays, LocalFunction, find_local
 from .plan import Plan
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
 from .rare import DROPPED, check_rare, count_nonzero, drop_rare
@@ -281,6 +281,11 @@ class Gate:
     def _check_listed(self, name: str, plan: Plan) -> None:
         """Whether a function may run here; some have rules of their own."""
         if name in self._policy.functions:
+            if find_local(name).site_means and not self._policy.shows_site_means:
+                raise PolicyError(
+                    f"rule allow_site_means = false: {name!r} tells the means of few sites apart, in secured sums, too; fit with "
+                    "center='pooled', or have all sites allow it"
+                )
             return
         if name not in (count_nonzero.name, drop_rare.name):
             raise PolicyError(f"rule functions: {name!r} is not listed at this site")

@@ -48,6 +48,7 @@ BOUNDS = {
     "unit": "entries of orthonormal vectors, at most 1",
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
     "squares": "sums of squares, not negative, at most n times the trace about the origin",
+    "pair": "sums of rows or of squares, each as a double and what rounding left of it (numerics/pairs.py)",
     "count": "a number of rows",
     "whole": "whole numbers of either sign, noise among them; the sum fits into 64 bits",
     "none": "no bound known before the run",
@@ -90,6 +91,7 @@ class LocalFunction:
     means: Mapping[str, str]
     setup: bool
     once: bool = False
+    site_means: bool = False
     doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
@@ -192,6 +194,7 @@ def local(
     doubt: Doubt | None = None,
     setup: bool = False,
     once: bool = False,
+    site_means: bool = False,
     name: str | None = None,
     version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
@@ -215,6 +218,8 @@ def local(
         Rounds of this function are counted as set-up.
     once : bool
         Whether what it keeps is agreed once: a gate refuses a second call within an epoch, by this or another function.
+    site_means : bool
+        Whether sums, of this function or after it, tell the means of few sites apart; a policy must allow it.
     name : str, optional
         What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
     version : int
@@ -235,6 +240,7 @@ def local(
             means=_meanings(means or {}, takes or {}, body),
             setup=setup,
             once=once,
+            site_means=site_means,
             doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__
