@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eigenpact.numerics.pairs import deviations
 from eigenpact.runtime import Trust
 from eigenpact.runtime.keys import (
     KEY_ASIDE,
@@ -82,8 +83,7 @@ class Brought:
         """Agree on the pooled centre, as an honest coordinator would; the trace."""
         _, _, n, sums = self.summed("count_and_sum")
         mean = sums / int(n)
-        within, _, _ = self.summed("spread_by_feature", mean)
-        trace = float(within.sum())
+        trace = float(deviations(int(n), mean, *self.summed("second_moments_by_feature")[:2]).sum())
         for run in self.runs.values():
             run.call("keep_centre", mean, np.ones(len(mean)), np.float64(trace), kind="local")
         return trace

@@ -29,7 +29,9 @@ KINDS = ("sum", "sum", "sum", "local", "gather", "at", "max", "chain", "exchange
 ASIDE = {KEYS, ROSTER, DIGEST}
 """Kinds that are answered with keys, signatures and digests."""
 
-FUNCTIONS = ("count_and_sum", "spread", "spread_by_feature", "keep_centre", "scatter_action", "scatter_triangle")
+FUNCTIONS = (
+    "count_and_sum", "spread", "second_moments", "second_moments_by_feature", "keep_centre", "scatter_action", "scatter_triangle"
+)  # fmt: skip
 
 
 class Watch:
@@ -178,7 +180,6 @@ class Hostile:
         centre, scale = rng.normal(size=8), np.ones(8)
         return {
             "spread": (centre, scale),
-            "spread_by_feature": (centre,),
             "keep_centre": (centre, scale, np.float64(self.pick(1e-3, 1e4, 1e9, np.inf))),
             "scatter_action": (np.linalg.qr(rng.normal(size=(8, 2)))[0] * self.pick(1.0, 1.0, 2.0**50),),
         }.get(function, ())

@@ -204,10 +204,8 @@ def local(
     ----------
     takes, sends : name -> shape
         Arguments after ``site``, in order, and what leaves the site: an array for one name, a tuple for several.
-    reads : names
-        What the function reads of ``site.kept``, also of what it keeps itself; to ask for any other name is an error.
-    keeps : names
-        What the function may remember at its site through ``Reply(keep=...)``.
+    reads, keeps : names
+        What it reads of ``site.kept``, also of what it keeps itself; and what it may keep there through ``Reply(keep=...)``.
     bound : name of a bound, or name -> bound
         Magnitude of the summed arrays; one of ``BOUNDS``.
     means : name -> meaning
@@ -219,7 +217,7 @@ def local(
     once : bool
         Whether what it keeps is agreed once: a gate refuses a second call within an epoch, by this or another function.
     site_means : bool
-        Whether sums, of this function or after it, tell the means of few sites apart; a policy must allow it.
+        Whether sums, of it or after it, tell the means of few sites apart; a policy must allow it.
     name : str, optional
         What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
     version : int
@@ -228,11 +226,11 @@ def local(
 
     def mark(body: Callable[..., Any]) -> LocalFunction:
         _check_signature(body, tuple(takes or ()))
-        sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
+        taken, sent = ({k: Shape.parse(v) for k, v in (shapes or {}).items()} for shapes in (takes, sends))
         function = LocalFunction(
             name=f"{_declared_name(name, body)}/{int(version)}",
             body=body,
-            takes={k: Shape.parse(v) for k, v in (takes or {}).items()},
+            takes=taken,
             sends=sent,
             keeps=tuple(keeps),
             reads=tuple(reads),

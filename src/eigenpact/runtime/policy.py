@@ -104,6 +104,10 @@ class Policy:
     allow_site_means : bool
         Whether functions may run whose sums tell the means of few sites apart, also secured ones: those of ``center="site"``.
         By default only where ``secure`` is "allowed", for then single replies can be had in any case.
+    max_failures : int
+        Secured sessions that may fail because of this site's rows, for one version of them.  That some site failed shows, so
+        whoever provokes it learns a little each time; afterwards only noise leaves, until the owner, who finds the reasons in
+        the site's ledger, raises this.
     min_apart : int
         Fewest sites by which rosters of secured runs over the same rows may differ, as far as the sites that take part know of
         them (``rosters.py``); 0 if they must all be the same.
@@ -138,6 +142,7 @@ class Policy:
     min_participants: int = 3
     participants: Mapping[str, str] = field(default_factory=dict, hash=False)
     allow_site_means: bool | None = None
+    max_failures: int = 3
     min_apart: int = 0
     min_changed_rows: int = 10
     max_epsilon: float = 1.0
@@ -179,8 +184,8 @@ class Policy:
         return cls(**rules)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
+        """As JSON can hold it; what follows from other rules is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def grain(self) -> float:
