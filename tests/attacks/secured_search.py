@@ -18,7 +18,7 @@ from eigenpact.runtime import Plan, SiteEndpoint, SiteServer
 from eigenpact.runtime.fingerprint import DIGEST, rows_digest
 from eigenpact.runtime.keys import KEYS, ROSTER, Member, as_member, pack_roster, session_key, session_roster
 from eigenpact.runtime.letters import hello
-from eigenpact.runtime.local import Arrays, LocalFunction
+from eigenpact.runtime.local import Arrays, LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
 from eigenpact.runtime.secure_sum import Form, Masked, _as_words, forms_of
 from tests.attacks.coordinator import Coordinator, Refused, full_name
@@ -134,7 +134,8 @@ class Hostile:
         for site, run in self.brought.runs.items():
             run.run, run.step = name, run.step if run.run == name else 0
             policy = self.brought.sites[site].policy
-            functions = (*policy.functions, rows_digest.name)
+            listed = [name for name in policy.functions if policy.shows_site_means or not find_local(name).site_means]
+            functions = (*listed, rows_digest.name)
             plan = Plan("auto", functions, kinds if secure is None else ("local", "sum", DIGEST), 50, 1, None, said)
             self.send(site, hello(name, 0, "plan") | {"plan": plan.to_dict()})
 

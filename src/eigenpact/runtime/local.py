@@ -212,12 +212,9 @@ def local(
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
     doubt : function, optional
         From what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply.
-    setup : bool
-        Rounds of this function are counted as set-up.
-    once : bool
-        Whether what it keeps is agreed once: a gate refuses a second call within an epoch, by this or another function.
-    site_means : bool
-        Whether sums, of it or after it, tell the means of few sites apart; a policy must allow it.
+    setup, once, site_means : bool
+        Whether its rounds are counted as set-up; whether what it keeps is agreed once, so that a gate refuses a second call
+        within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow.
     name : str, optional
         What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
     version : int
