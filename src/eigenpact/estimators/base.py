@@ -163,6 +163,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             tol=None if self.tol is None else float(self.tol),
             max_rounds=int(self.max_rounds),
             seed=seed,
+            secured=as_secured(self.secure) is not None,
         )
 
     def _settings(self) -> dict[str, Any]:
@@ -207,7 +208,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 own=own,
                 graph=self.graph_,
                 min_sites=self._least_sites(engine, connection),
-                plan=plan if secure is None else secured_plan(plan, secure),
+                plan=plan if secure is None else secured_plan(plan, secure, getattr(self, "center", None) == "site"),
                 secure=secure,
             )
             found = driver.run(self._program(algorithm, seed))
