@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
@@ -275,7 +276,7 @@ class Setup:
 async def agree(problem: Problem) -> Setup:
     """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
-    share_before = await share_between() if problem.prepare else None
+    share_before = await share_between() if problem.prepare and not problem.secured else None
     preparation = await agree_on(problem.prepare)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)

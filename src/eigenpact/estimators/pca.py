@@ -221,6 +221,10 @@ class FederatedPCA(Projecting, PooledEstimator):
         also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
+    def _tells_site_means(self) -> bool:
+        own = (function for preparer in self.prepare for function in preparer.part.functions)
+        return super()._tells_site_means() or any(function.site_means for function in own)
+
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
         names = feature_names(self)

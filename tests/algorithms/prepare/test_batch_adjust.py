@@ -73,7 +73,7 @@ def test_scanpys_combat_is_near():
 
 def test_without_shrinkage_each_feature_of_each_site_is_centred_and_scaled_by_itself():
     pca = ep.FederatedPCA(2, solver="gram", prepare=[ep.prepare.BatchAdjust(shrink=False)]).fit(X, sites=SITES)
-    within = sum(((X[SITES == s] - X[SITES == s].mean(axis=0)) ** 2).sum(axis=0) for s in "ABC") / len(X)
+    within = sum(((X[s == SITES] - X[s == SITES].mean(axis=0)) ** 2).sum(axis=0) for s in "ABC") / len(X)
     rows = X[SITES == "C"]
     expected = X.mean(axis=0) + np.sqrt(within) * (rows - rows.mean(axis=0)) / np.where(
         within > 1e-20, rows.std(axis=0, ddof=1), 1
