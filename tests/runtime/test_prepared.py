@@ -223,7 +223,7 @@ def test_counts_of_totals_go_along_the_digits_alone(tmp_path):
 def test_columns_that_do_not_exist_are_an_error_and_nothing_is_kept(tmp_path, column):
     c = hostile(tmp_path, "covariates")
     with pytest.raises(Refused, match="numbers of columns are to be whole, from 0 to 7"):
-        c.call("covariate_products", np.zeros(D), column)
+        c.call("covariate_pairs", column)
     with pytest.raises(Refused, match="numbers of columns"):
         c.call("keep_slopes", column, np.zeros(1), np.ones((1, D)), kind="local")
     *_, sums = c.call("count_and_sum")
@@ -273,8 +273,8 @@ def test_steps_are_carried_with_their_order_and_kinds():
 
 
 def test_sparse_rows_are_refused_by_a_step_that_would_fill_them():
-    with pytest.raises(ep.errors.InputTypeError, match="cannot be prepared by 'fill', which would fill them"):
-        Step("fill", {"values": np.ones(3)}).apply(scipy.sparse.csr_matrix(np.eye(3)))
+    with pytest.raises(ep.errors.InputTypeError, match="cannot be prepared by 'genotypes', which would fill them"):
+        Step("genotypes", {"centre": np.ones(3), "scale": np.ones(3)}).apply(scipy.sparse.csr_matrix(np.eye(3)))
 
 
 def test_what_is_no_preparer_is_refused():

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
 from .method import FamilyName, Part
+from .missing.em import LikelySolution
+from .missing.mean import MEAN_FILL
+from .missing.observed import OBSERVED
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
 from .prepare.batch_adjust import BatchAdjust
@@ -14,7 +17,7 @@ from .prepare.genotypes import GenotypeScale
 from .prepare.highly_variable import HighlyVariable
 from .prepare.log_normalize import LogNormalize
 from .prepare.moments import MOMENTS as BEFORE
-from .prepare.residualize import Residualize
+from .prepare.residualize import RESIDUALIZE
 from .prepare.scale import Scale
 from .private.moments import MOMENTS
 from .rare import RARE
@@ -56,9 +59,16 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARERS = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize, BatchAdjust)
-
-PREPARING = (BEFORE, *(preparer.part for preparer in PREPARERS))
+PREPARING = (
+    MEAN_FILL,
+    BEFORE,
+    LogNormalize.part,
+    HighlyVariable.part,
+    Scale.part,
+    GenotypeScale.part,
+    RESIDUALIZE,
+    BatchAdjust.part,
+)
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
@@ -69,5 +79,6 @@ FAMILIES: dict[FamilyName, Family] = {
     "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
     "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
     "graph": Family("GraphKernelPCA", GraphSolution),
+    "missing": Family("FederatedPCA(missing='em')", LikelySolution, (OBSERVED,), on_request=(RARE,)),
     "private": Family("PrivatePCA", Solution, (MOMENTS,)),
 }

@@ -38,6 +38,7 @@ class Settings:
     secure: bool = False
     go_on_without: int = 0
     prepare: tuple[str, ...] | list[str] = ()
+    missing: str = "refuse"
 
     def estimator(self, features: Any = None, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say, ``features`` are the columns, once they are known."""
@@ -48,6 +49,7 @@ class Settings:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
         said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
+        said["missing"] = str(self.missing)
         chosen = said | preprocessing(self.center, self.scale) | parameters
         pca = FederatedPCA(parse_components(self.components), **chosen)
         return pca if features is None else pca.set_params(prepare=pca.preparers(features))

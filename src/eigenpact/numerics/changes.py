@@ -15,6 +15,7 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .columns import with_zeros
+from .holes import filled
 from .kinds import kind
 from .linalg import Array
 
@@ -24,10 +25,30 @@ MOST_COPIES = 2.0
 """Of an allele, in one person."""
 
 
-@kind("fill", tells=lambda _: "missing entries filled in", values="d")
+@kind("fill", sparse=True, tells=lambda _: "missing entries filled in", values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
+    """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
+    if scipy.sparse.issparse(X):
+        return X
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
+@kind(
+    "expect",
+    sparse=True,
+    tells=lambda a: f"missing entries filled in as {np.shape(a['W'])[1]} components and noise expect them",
+    W="d k",
+    mean="d",
+    scale="d",
+    noise="",
+)
+def expect(X: Any, arrays: Arrays) -> Any:
+    """Where entries are missing (NaN), what a low-rank model (``holes.py``) expects of them, given the others of their row."""
+    if scipy.sparse.issparse(X) or not np.isnan(X).any():
+        return X
+    mean, scale = arrays["mean"], arrays["scale"]
+    whole = filled((X - mean) / scale, arrays["W"], float(arrays["noise"])) * scale + mean
+    return np.where(np.isnan(X), whole.astype(X.dtype), X)
 
 
 def row_totals(X: Any) -> Array:

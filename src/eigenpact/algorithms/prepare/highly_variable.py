@@ -7,12 +7,12 @@ Problem
     between percentiles of m_j, and v_j / m_j about the median of its bin, divided by the median deviation.
 
 Rounds
-    1. Sum of n_i and of the counts.
-    2. Sum of squares about the site's own mean, and of n_i (m_ij - m_j)^2.
+    1. Sum of n_i, of the counts and of their squares, as pairs of doubles: exact, so that variances follow without loss
+       (``numerics/pairs.py``).  For "cell_ranger" two rounds, as in ``moments.py``.
     Then every site is told which columns stay; the others are zero to it from then on.
 
 Leaves the site
-    n_i and three vectors of length d, all summed.
+    n_i and two vectors of pairs of length d, all summed.
 
 Differences from the references
     The variances are those of all rows, to the last digits; scanpy's are rounded to single precision where its rows are.
@@ -36,14 +36,15 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...numerics.blocks import some_rows
 from ...numerics.linalg import Array
+from ...numerics.pairs import add, column_pairs, deviations
 from ...numerics.preparation import Step
-from ...numerics.rows import Rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..parameters import check_choice, check_whole
 from ..robust.thresholds import NORMAL_MEDIAN
+from ..second_moments import with_place
 from .keeping import keeping, names_for
-from .moments import observed_squares, observed_sums, pooled_moments
+from .moments import observed_pairs, observed_sums, pooled_squares
 
 Flavor = Literal["seurat", "cell_ranger"]
 
@@ -51,34 +52,23 @@ ABSENT = 1e-12
 """Stands for the mean of a feature without counts."""
 
 
-@local(sends={"n": "", "sums": "d"}, bound={"n": "count", "sums": "rows"}, setup=True)
-def count_sums(site: Site) -> Any:
-    """Number of rows, and by feature the sum of exp(x) - 1."""
-    return np.int64(site.X.shape[0]), int(site.X.shape[0]) * own_count_moments(site.X)[0]
-
-
-@local(takes={"mean": "d"}, sends={"squares": "d"}, bound="squares", means={"mean": "centre"}, setup=True)
-def count_squares(site: Site, mean: Array) -> Any:
-    """By feature, squared deviations of exp(x) - 1 from the pooled mean, made about the site's own."""
-    own, within = own_count_moments(site.X)
-    return within + int(site.X.shape[0]) * (own - mean) ** 2
+@local(
+    sends={"n": "", "sums": "d 2", "squares": "d 2"},
+    bound={"n": "count", "sums": "pair", "squares": "pair"},
+    setup=True,
+)
+def count_pairs(site: Site) -> Any:
+    """Number of rows, and by feature the sums of exp(x) - 1 and of its squares, as pairs of doubles."""
+    total: Any = np.zeros((2, int(site.X.shape[1]), 2))
+    for C in _counts(site.X):
+        total = add(total, np.stack(column_pairs(C)))
+    return np.int64(site.X.shape[0]), with_place(total[0]), with_place(total[1])
 
 
 @local(takes={"kept": "d"}, keeps=names_for("columns"), means={"kept": "count"}, setup=True, once=True)
 def keep_columns(site: Site, kept: Any) -> Reply:  # noqa: ARG001
     """Remember which columns stay."""
     return keeping("columns", kept=np.asarray(kept, dtype=bool))
-
-
-def own_count_moments(X: Any) -> tuple[Array, Array]:
-    """Means (d,) of exp(x) - 1 over the rows of X (n x d), and squares about them (d,)."""
-    n, d = (int(size) for size in X.shape)
-    mean = sum((Rows(C).column_sums() for C in _counts(X)), np.zeros(d)) / max(1, n)
-    left, squares = np.zeros(d), np.zeros(d)
-    for C in _counts(X):
-        sums, of_squares = Rows(C, mean).column_moments()
-        left, squares = left + sums / max(1, n), squares + of_squares
-    return mean + left, np.maximum(squares - n * left**2, 0.0)
 
 
 def _counts(X: Any) -> Iterator[Any]:
@@ -167,8 +157,8 @@ class HighlyVariable:
 
     part: ClassVar[Part] = Part(
         "Highly variable columns",
-        {Sum: (count_sums, count_squares, observed_sums, observed_squares), Local: (keep_columns,)},
-        'Of `HighlyVariable`; the `count_` ones with `flavor="seurat"`, the `observed_` ones with "cell_ranger".',
+        {Sum: (count_pairs, observed_sums, observed_pairs), Local: (keep_columns,)},
+        'Of `HighlyVariable`; `count_pairs` with `flavor="seurat"`, the others with "cell_ranger".',
     )
 
     def __post_init__(self) -> None:
@@ -187,16 +177,15 @@ class HighlyVariable:
         return Step("columns", {"kept": kept})
 
     async def _seurat(self) -> Array:
-        n, sums = await Sum(count_sums)  # round 1
-        mean = sums / int(n)
-        squares = await Sum(count_squares, mean)  # round 2
+        n, sums, squares = await Sum(count_pairs)  # round 1
+        mean = (sums[:, 0] + sums[:, 1]) / int(n)
         _check_counted(mean)
-        return dispersions(mean, squares / max(1, int(n) - 1), self.bins)
+        return dispersions(mean, deviations(int(n), mean, sums, squares) / max(1, int(n) - 1), self.bins)
 
     async def _cell_ranger(self) -> Array:
-        found = await pooled_moments()
-        _check_counted(found.mean)
-        return dispersions_by_percentiles(found.mean, (found.within + found.between) / max(1, found.n - 1))
+        observed, mean, squares = await pooled_squares()
+        _check_counted(mean)
+        return dispersions_by_percentiles(mean, squares / np.maximum(observed - 1, 1))
 
 
 def _check_counted(mean: Array) -> None:

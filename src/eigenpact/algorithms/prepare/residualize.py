@@ -8,11 +8,13 @@ Problem
 
 Rounds
     1. Sum of n_i and of the columns (``moments.py``).
-    2. Sum of the products of z with z (c x c) and with all columns (c x d): about the site's own means, and between the sites.
+    2. Sum of the columns, and of the products of z with all of them (c x d), as pairs of doubles: exact, so that products about
+       the pooled mean follow without loss.  With ``site=True``, of the products about the site's own means; these tell few sites'
+       means apart, in secured sums, too, as ``center="site"`` does in any case.
     Then every site is told the slopes.
 
 Leaves the site
-    n_i, two vectors of length d, and two matrices each of c x c and c x d, all summed.
+    n_i, three vectors of length d, and a matrix of c x d, all summed.
 
 Covariates that depend on those before them get slopes of zero, and the step says how many do: what they would explain, the
 others explain.
@@ -23,10 +25,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +36,11 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...numerics.blocks import some_rows
 from ...numerics.linalg import Array
+from ...numerics.pairs import add, cross_deviations, exact_sums, product_pairs
 from ...numerics.preparation import Step
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
+from ..second_moments import with_place
 from .keeping import keeping, names_for
 from .moments import observed_sums, own_moments, pooled_means
 
@@ -45,21 +49,40 @@ DEPENDENT = 1e-10
 
 
 @local(
-    takes={"mean": "d", "columns": "c"},
-    sends={"zz": "c c", "zx": "c d", "zz_between": "c c", "zx_between": "c d"},
-    means={"mean": "centre", "columns": "count"},
+    takes={"columns": "c"},
+    sends={"sums": "d 2", "products": "c d 2"},
+    bound="pair",
+    means={"columns": "count"},
     setup=True,
 )
-def covariate_products(site: Site, mean: Array, columns: Any) -> Any:
-    """Products of the covariates with one another and with all columns: about the site's own means, and between sites."""
-    own, chosen = own_moments(site.X, 1)[1], _numbers(columns, len(mean))
-    zx = np.zeros((len(chosen), len(own)))
-    for part in some_rows(site.X):
-        Y = (part.toarray() if hasattr(part, "toarray") else np.asarray(part, dtype=np.float64)) - own
-        zx += Y[:, chosen].T @ Y
-    apart = own - mean
-    zx_between = int(site.X.shape[0]) * np.outer(apart[chosen], apart)
-    return zx[:, chosen], zx, zx_between[:, chosen], zx_between
+def covariate_pairs(site: Site, columns: Any) -> Any:
+    """Sums of all columns, and of their products with the covariates, as pairs of doubles."""
+    d = int(site.X.shape[1])
+    chosen = _numbers(columns, d)
+    sums, products = np.zeros((d, 2)), np.zeros((len(chosen), d, 2))
+    for Y in _dense(site.X):
+        sums = add(sums, exact_sums(Y, len(Y), d))
+        products = add(products, np.stack([product_pairs(Y[:, j], Y) for j in chosen]))
+    return with_place(sums), with_place(products)
+
+
+@local(
+    takes={"columns": "c"},
+    sends={"products": "c d"},
+    means={"columns": "count"},
+    setup=True,
+    site_means=True,
+)
+def covariate_products(site: Site, columns: Any) -> Any:
+    """Products of the covariates with all columns, about the site's own means."""
+    own, chosen = own_moments(site.X, 1)[1], _numbers(columns, int(site.X.shape[1]))
+    return sum(((Y - own)[:, chosen].T @ (Y - own) for Y in _dense(site.X)), np.zeros((len(chosen), len(own))))
+
+
+def _dense(X: Any) -> Iterator[Array]:
+    """Rows of X as float64, a few at a time."""
+    for part in some_rows(X):
+        yield np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
 
 
 @local(
@@ -121,18 +144,18 @@ class Residualize:
     columns: tuple[str | int, ...]
     site: bool = False
 
-    part: ClassVar[Part] = Part(
-        "Covariates regressed out",
-        {Sum: (observed_sums, covariate_products), Local: (keep_slopes,)},
-        "Of `Residualize`.",
-    )
-
     def __post_init__(self) -> None:
         given = [self.columns] if isinstance(self.columns, str | int) else list(self.columns)
         good = all(isinstance(c, str | int | np.integer) and not isinstance(c, bool) for c in given)
         if not given or not good or len(set(given)) < len(given):
             raise InputError(f"columns={self.columns!r} must be names or numbers of columns, at least one, each once")
         object.__setattr__(self, "columns", tuple(c if isinstance(c, str) else int(c) for c in given))
+
+    @property
+    def part(self) -> Part:
+        """What is called, by ``site``."""
+        asked = covariate_products if self.site else covariate_pairs
+        return Part(RESIDUALIZE.title, {Sum: (observed_sums, asked), Local: (keep_slopes,)})
 
     def for_features(self, names: Sequence[str] | None) -> Residualize:
         """The same with numbers in place of names; ``names`` are those of all columns, None if they have none."""
@@ -154,12 +177,23 @@ class Residualize:
         d = len(mean)
         if columns.min() < 0 or columns.max() >= d or len(columns) >= min(d, n):
             raise InputError(f"columns={self.columns!r} must be fewer than rows and columns, numbers from 0 to {d - 1}")
-        zz, zx, zz_between, zx_between = await Sum(covariate_products, mean, columns)  # round 2
-        if not self.site:
-            zz, zx = zz + zz_between, zx + zx_between
+        if self.site:
+            zx = await Sum(covariate_products, columns)  # round 2
+        else:
+            sums, products = await Sum(covariate_pairs, columns)  # round 2
+            pooled = zip(columns, products, strict=True)
+            zx = np.stack([cross_deviations(n, (mean[j], mean), (sums[j], sums), found) for j, found in pooled])
+        zz = zx[:, columns]
         used, slopes = independent(zz), np.zeros((len(columns), d))
         size = np.sqrt(zz[used, used])
         slopes[used] = np.linalg.solve(zz[np.ix_(used, used)] / np.outer(size, size), zx[used] / size[:, None]) / size[:, None]
         slopes[:, columns] = 0.0
         await Local(keep_slopes, columns, mean[columns], slopes)
         return Step("residualize", {"columns": columns, "centre": mean[columns], "coefficients": slopes})
+
+
+RESIDUALIZE = Part(
+    "Covariates regressed out",
+    {Sum: (observed_sums, covariate_pairs, covariate_products), Local: (keep_slopes,)},
+    "Of `Residualize`; `covariate_products` with `site=True`, else `covariate_pairs`.",
+)
