@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
-from ..algorithms.prepare.batch_adjust import own_step
-from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree
@@ -28,7 +25,6 @@ from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
-from .inputs import check_new_rows
 from .missing import (
     Missing,
     check_likely,
@@ -40,14 +36,12 @@ from .missing import (
     noise_of,
 )
 from .plans import parts_to_prepare, plan_of
+from .preparing import Preparing
 from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
-
-FILLING = frozenset({"fill", "expect", "genotypes"})
-"""Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
@@ -75,7 +69,7 @@ class JointResult(Result):
     preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(Projecting, PooledEstimator):
+class FederatedPCA(Projecting, Preparing, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -163,11 +157,6 @@ class FederatedPCA(Projecting, PooledEstimator):
     def _takes_gaps(self) -> bool:  # type: ignore[override]
         return self.takes_gaps
 
-    @property
-    def takes_gaps(self) -> bool:
-        """Whether NaN stands for a missing entry, which preparation fills, or the model."""
-        return self.missing != "refuse" or any(getattr(preparer, "fills", False) for preparer in self.prepare)
-
     def __init__(
         self,
         n_components: int | float | None = None,
@@ -240,11 +229,6 @@ class FederatedPCA(Projecting, PooledEstimator):
 
         return program
 
-    def preparers(self, names: Any) -> tuple[Preparer, ...]:
-        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
-        names = names if isinstance(names, tuple | list | np.ndarray) else None
-        return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
-
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
         return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
@@ -257,16 +241,7 @@ class FederatedPCA(Projecting, PooledEstimator):
             check_likely(self.center, self.prepare, self.solver)
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
-        strange = [what for what in self.prepare if not isinstance(what, Preparer)]
-        if strange:
-            raise InputError(
-                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
-            )
-        if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
-            raise InputError(
-                f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "
-                "center='site'"
-            )
+        self._check_preparers(self.center)
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
@@ -340,38 +315,11 @@ class FederatedPCA(Projecting, PooledEstimator):
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 
-    def for_site(self, rows: Any) -> Self:
-        """The model as it is for one site, from its ``rows`` that were fitted; needed where sites were adjusted as batches.
-
-        The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
-        """
-        check_is_fitted(self)
-        steps: list[Step] = []
-        X = self._checked_rows(rows)
-        for step in self.preparation_:
-            own = own_step(X, step.arrays) if step.kind == "batch" else step
-            X, steps = own.apply(X), [*steps, own]
-        model = copy(self)
-        model.preparation_ = tuple(steps)
-        return model
-
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
         X = prepared(self._checked_rows(X), self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
-
-    @property
-    def fills_holes(self) -> bool:
-        """Whether the fitted model takes new rows with missing entries (NaN)."""
-        return any(step.kind in FILLING for step in self.preparation_)
-
-    def _checked_rows(self, X: Any) -> Any:
-        """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
-        finite = "allow-nan" if self.fills_holes else True
-        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
-        check_whole_if_sparse({"X": X})
-        return with_zeros(X, np.array(self.dropped_features_, dtype=int))
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).

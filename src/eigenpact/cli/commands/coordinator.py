@@ -143,9 +143,7 @@ def run(
         if components is None or output is None:
             raise InputError("a new run needs -k and -o; to go on with an earlier one give --resume RUN")
         folder = owned.folder / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-        chosen = tuple(name.strip() for name in sites.split(",")) if sites else None
-        named = list(owned.federation.taking_part(chosen, 0, owned.revoked())[0])
-        target = str(output.absolute())
+        named, target = _taking_part(owned, sites), str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
             secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
@@ -162,6 +160,12 @@ def run(
     with _logged(folder / "log.txt", asked), _ended_in_order():
         code = running.run(asked, pca, features=owned.federation.features, quiet=quiet)
     raise typer.Exit(code)
+
+
+def _taking_part(kit: Kit | FlowerKit, sites: str | None) -> list[str]:
+    """The sites that are named, separated by commas, or all of the federation's that were not revoked."""
+    chosen = tuple(name.strip() for name in sites.split(",")) if sites else None
+    return list(kit.federation.taking_part(chosen, 0, kit.revoked())[0])
 
 
 def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit) -> Flower | NVFlare:
