@@ -130,7 +130,7 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     between_site_share_ : float
         Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
     between_site_share_before_ : float or None
-        The same of the rows before ``prepare``; None where nothing was prepared.
+        The same of the rows before ``prepare``; None where nothing was prepared, or sums are secured.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.

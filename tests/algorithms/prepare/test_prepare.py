@@ -369,3 +369,15 @@ def test_pairs_of_entries_with_holes_give_squares_about_the_mean_to_the_last_dig
     (filling, scaling) = pca.preparation_
     filled = np.where(np.isnan(X), filling.arrays["values"], X)
     assert np.allclose(scaling.arrays["scale"], filled.std(axis=0, ddof=1), rtol=1e-12, atol=0)
+
+
+def test_covariates_in_secured_sums_are_products_that_tell_no_site_apart():
+    X = with_covariates()[:, :8] + 1e5
+    plain, secured = fitted(X, ep.prepare.Residualize([3, 7])), fitted(X, ep.prepare.Residualize([3, 7]), secure=True)
+    asked = {message.function for message in secured.ledger_}
+    assert "covariate_pairs" in asked
+    assert not asked & {"covariate_products", "observed_squares", "spread"}
+    others = [0, 1, 2, 4, 5, 6]
+    truth = LinearRegression().fit(X[:, [3, 7]] - 1e5, X[:, others] - 1e5).coef_.T
+    for pca in (plain, secured):
+        assert np.allclose(pca.preparation_[0].arrays["coefficients"][:, others], truth, rtol=1e-9, atol=1e-11)
