@@ -15,6 +15,7 @@ from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
+from ..data.agreement import MODES, Mode
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
@@ -88,6 +89,9 @@ class FederatedPCA(PooledEstimator):
     min_nonzero : int, optional
         Drop features of which fewer entries are not zero, at all sites together, for example 10: a scatter matrix shows single
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
+    features : "strict", "intersection" or "union"
+        What to do where sites have different columns: refuse and name what differs; use those that all sites have; or use those
+        that any has, which needs missing entries to be filled in where a site lacks one.  Columns are matched by name.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
 
@@ -116,6 +120,8 @@ class FederatedPCA(PooledEstimator):
         Features that ``min_nonzero`` dropped.
     preparation_ : tuple of Step
         What ``prepare`` agreed on; ``transform`` does the same to new rows.
+    features_report_ : FeaturesReport
+        What became of the features of each site: ``mode``, ``n_features``, ``sites[name].dropped``, ``.lacking``, ``notes``.
     solver_ : str
         The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
 
@@ -147,6 +153,7 @@ class FederatedPCA(PooledEstimator):
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
+        features: Mode = "strict",
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -161,6 +168,7 @@ class FederatedPCA(PooledEstimator):
         self.secure = secure
         self.min_nonzero = min_nonzero
         self.prepare = prepare
+        self.features = features
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -193,6 +201,7 @@ class FederatedPCA(PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        self._check_choice("features", *MODES)
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
