@@ -55,6 +55,8 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
             if file.stat().st_size == 0:
                 raise FileError(f"{file} is empty; give a table with at least one row")
         table = READERS[extension](file, description or Description(), memory)
+        if description is not None:
+            table = replace(table, categorical=tuple(name for name in description.categorical if name in table.texts))
     except FileError:
         raise
     except FileNotFoundError as error:

@@ -39,12 +39,14 @@ class Table:
     Attributes
     ----------
     X : array, scipy sparse CSR or row source, n_rows x n_features
-        float64 or float32; counts of genotypes are uint8, of which 255 is a missing one.
+        float64 or float32; genotypes are a ``CountRows``, which holds uint8 counts (255: missing) and gives float64 with NaN.
     feature_names : tuple of str (length n_features), or None where the file has none
     row_ids : tuple of str (length n_rows), or None where the file has none
     variants : Variants, or None where the columns are no variants
     texts : mapping of str to tuple of str (length n_rows)
         Columns of text, which are no features: categories, labels.
+    categorical : tuple of str
+        Which of the texts are categories, to become features (``categories.py``).
     notes : tuple of str
         What was found out about the file, and should be said.
     """
@@ -55,6 +57,7 @@ class Table:
     variants: Variants | None = None
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
 
 
 Reader = Callable[[Path, Description, int | None], Table]

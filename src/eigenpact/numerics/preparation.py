@@ -16,6 +16,7 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .linalg import Array
+from .sources import ChangedRows, RowSource, as_rows
 
 Change = Callable[[Any, Mapping[str, Array]], Any]
 """From rows (n x d) and the step's arrays to changed rows (n x d)."""
@@ -78,9 +79,11 @@ class Step:
                 raise InputError(f"array {name!r} of {self.kind!r} has shape {shape}; it is to be ({', '.join(axes.split())})")
 
     def apply(self, X: Any) -> Any:
-        """Changed rows (n x d); X stays as it is."""
-        if scipy.sparse.issparse(X) and not KINDS[self.kind].sparse:
+        """Changed rows (n x d); X stays as it is.  Those of a source are changed when they are read."""
+        if (scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse)) and not KINDS[self.kind].sparse:
             raise InputTypeError(f"sparse rows cannot be prepared by {self.kind!r}, which would fill them; give a dense table")
+        if isinstance(X := as_rows(X), RowSource):
+            return ChangedRows(X, self.apply)
         if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray)):
             raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
         return KINDS[self.kind].change(X, self.arrays)

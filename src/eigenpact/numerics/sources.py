@@ -199,6 +199,63 @@ class SomeColumns(ChangedRows):
         self.columns = columns
 
 
+class SomeRows(RowSource):
+    """Rows of another source, by their numbers, in this order."""
+
+    def __init__(self, source: RowSource, index: NDArray[np.int64]) -> None:
+        super().__init__((len(index), source.shape[1]), source.dtype, sparse=source.sparse)
+        self.source, self.index, self.piece_bytes = source, index, source.piece_bytes
+
+    def read(self, first: int, last: int) -> Any:
+        """The rows from number ``first`` to before ``last``, new in memory."""
+        return self.source[self.index[first:last]]
+
+    def row_bytes(self) -> int:
+        """As of the source."""
+        return self.source.row_bytes()
+
+    def close(self) -> None:
+        """Give back what the source holds."""
+        self.source.close()
+
+
+class CountRows(RowSource):
+    """Rows of counts that are held as bytes, of which ``MISSING`` (255) is none: genotypes.  They are given as float64 with NaN.
+
+    Parameters
+    ----------
+    counts : (n, d) uint8 array, or anything whose slices are such arrays
+
+    >>> rows = CountRows(np.array([[0, 2], [255, 1]], dtype=np.uint8))
+    >>> rows[:].tolist(), rows.counts.nbytes
+    ([[0.0, 2.0], [nan, 1.0]], 4)
+    """
+
+    MISSING = 255
+
+    def __init__(self, counts: Any) -> None:
+        super().__init__(counts.shape, np.float64)
+        self.counts = counts
+
+    def read(self, first: int, last: int) -> Any:
+        """The rows from number ``first`` to before ``last``, new in memory."""
+        return self._floats(self.counts[first:last])
+
+    def _take(self, index: NDArray[np.int64]) -> Any:
+        return self._floats(self.counts[index])
+
+    def _floats(self, counts: NDArray[np.uint8]) -> Any:
+        rows = counts.astype(np.float64, order="C")
+        if counts.size and counts.max() == self.MISSING:
+            rows[counts == self.MISSING] = np.nan
+        return rows
+
+    def close(self) -> None:
+        """Give back what holds the counts."""
+        if hasattr(self.counts, "close"):
+            self.counts.close()
+
+
 def as_rows(X: Any) -> Any:
     """X, or a source of its rows if it lies on disk: a numpy memory map, a zarr or HDF5 array."""
     return ArraySource(X) if is_on_disk(X) else X
