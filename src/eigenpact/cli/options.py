@@ -24,9 +24,21 @@ class Scale(StrEnum):
     pooled = "pooled"
 
 
+class Features(StrEnum):
+    """What is done where sites have different columns."""
+
+    strict = "strict"
+    intersection = "intersection"
+    union = "union"
+
+
 Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+FeaturesOption = Annotated[
+    Features,
+    typer.Option(help="Where sites have different columns: refuse (strict), use those that all have, or those that any has."),
+]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.features_report import FeaturesReport
 from ..errors import InputError
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
@@ -53,11 +54,19 @@ class Settings:
         check_model_target(self.output, overwrite=self.overwrite)
 
 
-def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True) -> list[str]:
+def fit_and_save(
+    settings: Settings,
+    pca: FederatedPCA,
+    X: Any = None,
+    features: Any = None,
+    *,
+    report: FeaturesReport | None = None,
+    leads: bool = True,
+) -> list[str]:
     """Fit and write the model; give what happened to sites.
 
-    ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names.  Of several
-    processes that fit together only the one that ``leads`` writes.
+    ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names, and ``report``
+    what was done to agree on them before.  Of several processes that fit together only the one that ``leads`` writes.
     """
     with unwarned():  # told with the result
         pca.fit(X)
@@ -65,17 +74,26 @@ def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features:
         return []
     if isinstance(features, tuple):
         pca.feature_names_in_ = np.array(features, dtype=object)
+    if report is not None:
+        pca.features_report_ = report
     save_model(pca, settings.output, overwrite=settings.overwrite)
     noted = ("lost", "joined", "refused")
     return [f"{message.sender} {message.note}" for message in pca.ledger_ if message.note.startswith(noted)]
 
 
 def run(
-    settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True, quiet: bool = False
+    settings: Settings,
+    pca: FederatedPCA,
+    X: Any = None,
+    features: Any = None,
+    *,
+    report: FeaturesReport | None = None,
+    leads: bool = True,
+    quiet: bool = False,
 ) -> int:
     """As :func:`fit_and_save`, shown on the console; give the exit code: 0 converged, 1 not converged."""
     with shown_rounds(stderr(), quiet=quiet or not leads) as callback:
-        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, leads=leads)
+        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, report=report, leads=leads)
     for note in happened:
         tell(stderr(), note, "yellow")
     if leads and not quiet:

@@ -33,6 +33,8 @@ def categories_in(table: Table, whose: str = "the table") -> dict[str, tuple[str
     >>> categories_in(Table(np.ones((3, 1)), ("age",), texts={"sex": ("m", "f", "")}, categorical=("sex",)))
     {'sex': ('f', 'm')}
     """
+    if table.categorical and table.feature_names is None:
+        raise InputError(f"{whose} has categorical columns, but its other columns have no names; give it a header")
     found = {name: tuple(sorted(set(table.texts[name]) - {""})) for name in table.categorical}
     for name, values in found.items():
         if len(values) > MOST:
@@ -76,10 +78,8 @@ def one_hot(table: Table, dictionary: Dictionary, whose: str = "the table") -> T
     >>> made.feature_names, made.X.tolist()
     (('age', 'sex=f', 'sex=m'), [[1.0, 0.0, 1.0], [1.0, nan, nan]])
     """
-    if not table.categorical:
+    if not table.categorical or table.feature_names is None:
         return table
-    if table.feature_names is None:
-        raise InputError(f"{whose} has categorical columns, but its other columns have no names; give it a header")
     columns = [_indicators(table.texts[name], dictionary[name], name, whose) for name in table.categorical]
     added = np.hstack([np.zeros((table.X.shape[0], 0)), *columns])
     names = table.feature_names + one_hot_names(dictionary, table.categorical)

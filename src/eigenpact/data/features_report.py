@@ -78,6 +78,13 @@ class FeaturesReport:
             yield f"  not at all sites: {_short([f'{name} ({number})' for name, number in self.at_sites.items()])}"
         yield from (f"  {note}" for note in self.notes)
 
+    def in_short(self) -> str:
+        """In a line."""
+        some = [name for name, site in self.sites.items() if site != OfSite()]
+        texts = [f"columns or alleles differ at {_short(some)}" if some else ""]
+        texts += [f"{len(self.at_sites)} not at all sites" if self.at_sites else "", *self.notes]
+        return f"{self.mode}: " + "; ".join(text for text in texts if text)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         sites = {

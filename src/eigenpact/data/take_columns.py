@@ -9,12 +9,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ..errors import InputTypeError
-from ..numerics.sources import ChangedRows, RowSource
+from ..numerics.sources import ChangedRows, CountRows, RowSource
 from .agreement import SitePlan
 from .alleles import with_counts_swapped
-
-MISSING_COUNT = 255
-"""What stands for a missing count among bytes."""
 
 
 def take_columns(X: Any, plan: SitePlan) -> Any:
@@ -27,23 +24,27 @@ def take_columns(X: Any, plan: SitePlan) -> Any:
     """
     if plan.columns is None and plan.swapped is None:
         return X
+    check_fits(plan, sparse=is_sparse(X))
+    if isinstance(X, CountRows):
+        return CountRows(_of_counts(X.counts, plan))  # which stay bytes
     if isinstance(X, RowSource):
-        if hasattr(X, "counts"):  # of genotypes, in bytes: they stay so
-            return type(X)(_of_counts(X.counts, plan))
-        if X.sparse and (plan.lacking.size or plan.swapped is not None):
-            raise _would_fill()
         d = X.shape[1] if plan.columns is None else len(plan.columns)
         return ChangedRows(X, lambda rows: _taken(rows, plan), n_features=d)
-    if scipy.sparse.issparse(X) and (plan.lacking.size or plan.swapped is not None):
-        raise _would_fill()
     return _taken(X, plan)
 
 
-def _would_fill() -> InputTypeError:
-    return InputTypeError(
-        "features='union' cannot add columns of missing entries to sparse rows, which they would fill; "
-        "use features='intersection', or give dense tables"
-    )
+def is_sparse(X: Any) -> bool:
+    """Whether rows are sparse, in memory or where they lie."""
+    return bool(scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse))
+
+
+def check_fits(plan: SitePlan, *, sparse: bool) -> None:
+    """Refuse a plan that sparse rows cannot follow."""
+    if sparse and (plan.lacking.size or plan.swapped is not None):
+        raise InputTypeError(
+            "features='union' cannot add columns of missing entries to sparse rows, which they would fill; "
+            "use features='intersection', or give dense tables"
+        )
 
 
 def _of_counts(counts: Any, plan: SitePlan) -> Any:
@@ -74,5 +75,5 @@ def _taken(X: Any, plan: SitePlan) -> Any:
         at = np.maximum(plan.columns, 0)
         X = np.take(X, at, axis=1) if isinstance(X, np.ndarray) else X[:, at]  # which lies row by row, as products expect it
         if plan.lacking.size:
-            X[:, plan.lacking] = MISSING_COUNT if X.dtype == np.uint8 else np.nan
+            X[:, plan.lacking] = CountRows.MISSING if X.dtype == np.uint8 else np.nan
     return X if plan.swapped is None else with_counts_swapped(X, plan.swapped)

@@ -102,7 +102,7 @@ def quartiles(X: Any) -> Array | None:
 def units_in_doubt(sites: Mapping[str, Array | None]) -> list[Doubt]:
     """Columns that look to be in another unit at one site, from every site's quartiles (3 x d) of the same columns.
 
-    Of two sites nobody can tell which is off; the second is named.
+    Of two sites nobody can tell which is off; the second is named.  A site whose quartile is 0 is not compared.
 
     >>> here, there = np.array([[180.0], [200.0], [230.0]]), np.array([[4.7], [5.2], [5.9]])
     >>> print(units_in_doubt({"A": here, "B": here, "C": there})[0].likely)
@@ -111,16 +111,19 @@ def units_in_doubt(sites: Mapping[str, Array | None]) -> list[Doubt]:
     known = {name: found for name, found in sites.items() if found is not None}
     if len(known) < 2:
         return []
+    names, q = list(known), np.array(list(known.values()))
+    usable = np.isfinite(q).all(axis=1) & (q[:, 2] > q[:, 0]) & (q != 0).all(axis=1)  # zeros often stand for what is missing
     doubts = []
-    for name in list(known)[1:] if len(known) == 2 else known:
-        own, rest = known[name], np.array([found for other, found in known.items() if other != name])
+    for i, name in enumerate(names):
         with np.errstate(invalid="ignore"):
-            apart = (own[0] > rest[:, 2]) | (own[2] < rest[:, 0])
-        for j in np.flatnonzero(2 * apart.sum(axis=0) > np.isfinite(rest[:, 1]).sum(axis=0)):  # from most of them
-            others = np.median(rest[apart[:, j], :, j], axis=0)
-            likely = other_unit(own[:, j], others)
+            apart = usable & ((q[i, 0] > q[:, 2]) | (q[i, 2] < q[:, 0]))
+        rest = usable.sum(axis=0) - 1
+        off = usable[i] & (2 * apart.sum(axis=0) > rest)  # apart from most of the others
+        for j in np.flatnonzero(off & ((rest > 1) | (np.argmax(usable, axis=0) < i))):
+            others = np.median(q[apart[:, j], :, j], axis=0)
+            likely = other_unit(q[i, :, j], others)
             if likely:
-                doubts.append(Doubt(name, int(j), float(own[1, j]), float(others[1]), likely))
+                doubts.append(Doubt(name, int(j), float(q[i, 1, j]), float(others[1]), likely))
     return doubts
 
 

@@ -12,7 +12,21 @@ from ...algorithms.solution import Algorithm
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..consoles import stderr, tell
+from ..options import (
+    Center,
+    CenterOption,
+    Features,
+    FeaturesOption,
+    Files,
+    GoOnWithout,
+    Quiet,
+    Scale,
+    ScaleOption,
+    Secure,
+    Seed,
+    Tol,
+)
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -33,6 +47,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    features: FeaturesOption = Features.strict,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
@@ -41,7 +56,7 @@ def command(
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
     FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names.
+    name=path.  Columns are matched by name where files have names; --features says what to do where they differ.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
@@ -55,9 +70,11 @@ def command(
     try:
         parse_components(components)  # told before files are read
         chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output)
+        read = read_together(files, comm, proxy, asked.check_output, str(features))
+        if leads and not quiet and not read.report.nothing_changed:
+            tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        code = run(asked, pca, held, names, leads=leads, quiet=quiet)
+        code = run(asked, pca, read.held, read.names, report=read.report, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
             raise typer.Exit(2) from None
