@@ -9,8 +9,15 @@ from .graph.network import GraphSolution
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.genotypes import GenotypeScale
+from .prepare.highly_variable import HighlyVariable
+from .prepare.log_normalize import LogNormalize
+from .prepare.moments import MOMENTS as BEFORE
+from .prepare.residualize import Residualize
+from .prepare.scale import Scale
 from .private.moments import MOMENTS
 from .rare import RARE
+from .preparing import Preparer
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -49,7 +56,13 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
+PREPARERS: tuple[type[Preparer], ...] = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize)
+"""Those of the package, in the order in which one would use them."""
+
+PREPARING: tuple[Part, ...] = (BEFORE, *(preparer.part for preparer in PREPARERS))  # type: ignore[misc]
+"""What they call: sites list these functions in their policies one by one, or not at all."""
+
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

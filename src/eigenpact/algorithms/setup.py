@@ -34,12 +34,14 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
-from ..numerics.preparation import Step
+from ..numerics.preparation import Step, taken_out
 from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
+from .parameters import check_n_components
+from .prepare.moments import share_between
 from .preparing import Preparer, agree_on
 from .rare import without_rare
 from .told import doubt_counts, doubt_spread, note_centre, note_own_centre
@@ -158,7 +160,8 @@ def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
 
 def _own_mean(site: Site) -> tuple[Array, Array]:
     """The site's own mean, with what rounding left of it, and its squared deviations: kept, or else found now."""
-    return (site.kept["own"], site.kept["within"]) if "own" in site.kept else own_mean(site.X)
+    kept = site.kept.get("own") is not None  # None where the rows were prepared since
+    return (site.kept["own"], site.kept["within"]) if kept else own_mean(site.X)
 
 
 def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: float) -> None:
@@ -219,6 +222,8 @@ class Setup:
     dropped : tuple of int
         Rare features that were dropped: zero in all rows that solvers see.
     preparation : tuple of Step, what else was done to the rows before
+    share_before : float or None
+        As ``between_share``, of the rows before they were prepared; None where they were not.
     """
 
     n_sites: int
@@ -238,6 +243,12 @@ class Setup:
     seed: int
     dropped: tuple[int, ...] = field(default=(), kw_only=True)
     preparation: tuple[Step, ...] = field(default=(), kw_only=True)
+    share_before: float | None = field(default=None, kw_only=True)
+
+    @property
+    def empty(self) -> NDArray[np.intp]:
+        """Numbers of the features that are zero in all rows that solvers see: dropped, or taken out by preparation."""
+        return np.union1d(np.array(self.dropped, dtype=np.intp), taken_out(self.preparation))
 
     def stopping_tol(self, default: float) -> float:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
@@ -299,10 +310,11 @@ class Setup:
 async def agree(problem: Problem) -> Setup:
     """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
+    share_before = await share_between() if problem.prepare else None
     preparation = await agree_on(problem.prepare)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
-    mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len(dropped))
+    mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len({*dropped, *taken_out(preparation)}))
     if problem.scale is None:
         within, between, grains = await Sum(spread, mean)  # round 2
         scale = np.ones(d)
@@ -342,21 +354,7 @@ async def agree(problem: Problem) -> Setup:
         seed=problem.seed,
         dropped=dropped,
         preparation=preparation,
-    )
-
-
-def check_n_components(wanted: int | float | None, n: int, d: int) -> int | float:
-    """The number or share of components asked for, if n rows of d features can give them."""
-    largest = min(n, d)
-    if wanted is None:
-        return largest
-    if isinstance(wanted, float) and 0 < wanted < 1:
-        return wanted
-    if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 1 <= wanted <= largest:
-        return int(wanted)
-    raise InputError(
-        f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
-        "a share of the variance such as 0.95, or None for all"
+        share_before=share_before,
     )
 
 

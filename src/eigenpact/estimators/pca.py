@@ -11,25 +11,30 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
-from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
+from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..data.agreement import MODES, Mode
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
-from ..numerics.preparation import Step, prepared
+from ..numerics.preparation import Step, prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
-from .plans import plan_of
+from .plans import parts_to_prepare, plan_of
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
+
+FILLING = frozenset({"fill", "genotypes"})
+"""Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
@@ -50,6 +55,7 @@ class JointResult(Result):
     singular_values: Array
     noise_variance: float
     between_site_share: float
+    between_site_share_before: float | None = None
     angle_estimate: float | None
     solver_choice: list[Any]
     dropped_features: tuple[int, ...] = ()
@@ -113,6 +119,8 @@ class FederatedPCA(PooledEstimator):
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
         Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+    between_site_share_before_ : float or None
+        The same of the rows before ``prepare``; None where nothing was prepared.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
@@ -136,6 +144,10 @@ class FederatedPCA(PooledEstimator):
     """
 
     _result_type = JointResult
+
+    @property
+    def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
         self,
@@ -181,18 +193,23 @@ class FederatedPCA(PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *(preparer.part for preparer in self.prepare)]
+        also = [*([RARE] if least else []), *parts_to_prepare(self.prepare)]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=tuple(self.prepare))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers())
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
             return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
+
+    def _preparers(self) -> tuple[Preparer, ...]:
+        """With numbers of columns in place of their names."""
+        names = getattr(self, "feature_names_in_", None)
+        return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
@@ -207,14 +224,19 @@ class FederatedPCA(PooledEstimator):
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
         if strange:
             raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
+        if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
+            raise InputError(
+                f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "
+                "center='site'"
+            )
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
         n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
-        largest = min(n, d - len(setup.dropped))
+        largest = min(n, d - len(setup.empty))
         k, dtype = len(eigenvalues), precision(setup.single)
-        basis = with_zeros(solution.basis.T, np.array(setup.dropped, dtype=int)).T  # where random starts leave roundings
+        basis = with_zeros(solution.basis.T, setup.empty).T  # where random starts leave roundings
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
@@ -236,6 +258,7 @@ class FederatedPCA(PooledEstimator):
             dropped_features=setup.dropped,
             preparation=setup.preparation,
             between_site_share=setup.between_share,
+            between_site_share_before=setup.share_before,
             angle_estimate=angle,
             converged=bool(solution.converged),
             stop_reason="; ".join(text for text in (solution.reason, limited, advice) if text),
@@ -278,7 +301,9 @@ class FederatedPCA(PooledEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
+        holes = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=holes)
+        X = with_zeros(X, np.array(self.dropped_features_, dtype=int))
         X = prepared(X, self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
@@ -286,7 +311,8 @@ class FederatedPCA(PooledEstimator):
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
-        noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)
+        empty = {*self.dropped_features_, *taken_out(self.preparation_)}
+        noise, d, k = self.noise_variance_, rows.d - len(empty), len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))
         distances = (scores**2 / variances).sum(axis=1)
         log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
 from .linalg import Array
@@ -32,21 +33,34 @@ class Kind:
     axes : mapping from the name of an array to its axes, such as "d" or "d c"; "" for a number
     sparse : bool
         Whether it takes scipy's sparse rows and gives sparse ones.
+    tells : arrays -> text
+        What steps of this kind did, in words, for reports.
+    drops : arrays -> (d,) array, or None
+        Which columns are zero in all rows afterwards; None where no column is taken out.
     """
 
     change: Change
     axes: Mapping[str, str]
     sparse: bool
+    tells: Callable[[Mapping[str, Array]], str]
+    drops: Callable[[Mapping[str, Array]], Any] | None
 
 
 KINDS: dict[str, Kind] = {}
 
 
-def kind(name: str, *, sparse: bool = False, **axes: str) -> Callable[[Change], Change]:
+def kind(
+    name: str,
+    *,
+    sparse: bool = False,
+    tells: Callable[[Mapping[str, Array]], str] | None = None,
+    drops: Callable[[Mapping[str, Array]], Any] | None = None,
+    **axes: str,
+) -> Callable[[Change], Change]:
     """Mark a function as what steps of this kind do; see :class:`Kind`."""
 
     def register(change: Change) -> Change:
-        KINDS[name] = Kind(change, axes, sparse)
+        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops)
         return change
 
     return register
@@ -89,11 +103,26 @@ class Step:
         return KINDS[self.kind].change(X, self.arrays)
 
 
+    def __str__(self) -> str:
+        return KINDS[self.kind].tells(self.arrays)
+
+
 def prepared(X: Any, steps: Iterable[Step]) -> Any:
     """Rows (n x d) after all steps, in their order."""
     for step in steps:
         X = step.apply(X)
     return X
+
+
+def taken_out(steps: Iterable[Step]) -> NDArray[np.intp]:
+    """Numbers of the columns that steps take out: zero in all rows.
+
+    >>> steps = (Step("columns", {"kept": np.array([True, False, True])}),)
+    >>> taken_out(steps).tolist(), str(steps[0])
+    ([1], '2 of 3 columns kept')
+    """
+    masks = (KINDS[step.kind].drops(step.arrays) for step in steps if KINDS[step.kind].drops is not None)  # type: ignore[misc]
+    return np.array(sorted({int(j) for mask in masks for j in np.flatnonzero(mask)}), dtype=np.intp)
 
 
 def flat(steps: Iterable[Step], name: str) -> dict[str, Array]:
@@ -115,7 +144,10 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
 
 
-@kind("fill", values="d")
+@kind("fill", tells=lambda _: "missing entries filled in", values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     """Values (d,) where entries are missing (NaN)."""
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
+from . import changes  # noqa: E402, F401  # which registers its kinds, and needs the above
