@@ -74,12 +74,12 @@ def test_ambiguous_variants_are_dropped_and_counted_where_a_swap_could_be_a_flip
     there = variants([("A", "G"), ("A", "T"), ("C", "G")])
     written_otherwise = variants([("A", "G"), ("T", "A"), ("C", "G")])
     agreed = agree(A=there, B=written_otherwise)
-    assert agreed.features == ("rs0", "rs2")
+    assert agreed.features == ("rs0 1:100 A/G", "rs2 1:102 C/G")
     assert agreed.report.sites["B"].counts == {"ambiguous": 1}
-    assert agreed.report.sites["A"].dropped == ("rs1",)
+    assert agreed.report.sites["A"].dropped == ("rs1 1:101 A/T",)
     other_strand_elsewhere = variants([("T", "C"), ("A", "T"), ("C", "G")])
     agreed = agree(A=there, B=other_strand_elsewhere)
-    assert agreed.features == ("rs0",)
+    assert agreed.features == ("rs0 1:100 A/G",)
     assert agreed.report.sites["B"].counts == {"flipped": 1, "ambiguous": 2}
     with pytest.raises(InputError, match=r"'B' cannot be compared at \(A/T or C/G\) 2.*intersection"):
         agree("strict", A=there, B=other_strand_elsewhere)
@@ -88,7 +88,7 @@ def test_ambiguous_variants_are_dropped_and_counted_where_a_swap_could_be_a_flip
 def test_other_alleles_are_dropped_and_counted():
     there, here = variants([("A", "G"), ("A", "C")]), variants([("A", "G"), ("A", "G")])
     agreed = agree(A=there, B=here)
-    assert agreed.features == ("rs0",)
+    assert agreed.features == ("rs0 1:100 A/G",)
     assert agreed.report.sites["B"].counts == {"mismatched": 1}
     with pytest.raises(InputError, match="'B' has other alleles at 1"):
         agree("strict", A=there, B=here)
@@ -107,8 +107,8 @@ def test_variants_are_found_by_position_where_ids_differ_and_split_ones_by_their
 def test_a_union_takes_what_only_other_sites_have_and_bytes_say_missing():
     there, here = variants([("A", "G"), ("A", "C")]), variants([("C", "A"), ("C", "T")], ["rs1", "rs7"], "2")
     agreed = agree("union", A=there, B=here)
-    assert agreed.features == ("rs0", "rs1", "rs7")
-    assert agreed.report.sites["A"].lacking == ("rs7",)
+    assert agreed.features == ("rs0 1:100 A/G", "rs1 1:101 A/C", "rs7 2:101 C/T")
+    assert agreed.report.sites["A"].lacking == ("rs7 2:101 C/T",)
     G = np.array([[0, 1], [2, 255]], dtype=np.uint8)
     assert_array_equal(take_columns(G, agreed.plans["A"]), [[0, 1, 255], [2, 255, 255]])
     assert_array_equal(take_columns(G, agreed.plans["B"]), [[255, 2, 1], [255, 0, 255]])

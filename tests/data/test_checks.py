@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from eigenpact.data.checks import check_finite, check_numeric

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
+from .lacking import COMMON
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
@@ -15,9 +16,9 @@ from .prepare.log_normalize import LogNormalize
 from .prepare.moments import MOMENTS as BEFORE
 from .prepare.residualize import Residualize
 from .prepare.scale import Scale
+from .preparing import Preparer
 from .private.moments import MOMENTS
 from .rare import RARE
-from .preparing import Preparer
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
@@ -62,7 +63,7 @@ PREPARERS: tuple[type[Preparer], ...] = (LogNormalize, HighlyVariable, Scale, Ge
 PREPARING: tuple[Part, ...] = (BEFORE, *(preparer.part for preparer in PREPARERS))  # type: ignore[misc]
 """What they call: sites list these functions in their policies one by one, or not at all."""
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, COMMON, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

@@ -37,6 +37,7 @@ class Settings:
     _: KW_ONLY
     secure: bool = False
     go_on_without: int = 0
+    features: str = "strict"
 
     def estimator(self, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say."""
@@ -46,6 +47,7 @@ class Settings:
         if self.go_on_without < 0:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
+        said["features"] = self.features
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
 
@@ -74,6 +76,7 @@ def fit_and_save(
         return []
     if isinstance(features, tuple):
         pca.feature_names_in_ = np.array(features, dtype=object)
+        pca.features_report_ = pca.features_report_.named(features)
     if report is not None:
         pca.features_report_ = report
     save_model(pca, settings.output, overwrite=settings.overwrite)

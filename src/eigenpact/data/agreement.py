@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .alleles import ABSENT, AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, match_variants
+from .alleles import ABSENT, AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, match_variants, names_of
 from .checks import check_names, differences
 from .features_report import FeaturesReport, OfSite
 from .near_misses import near_misses
@@ -112,8 +112,8 @@ def agree_on_features(sites: Mapping[str, Columns], mode: Mode = "strict") -> Ag
     if not sites:
         raise InputError("no sites were given; give at least one")
     for name, columns in sites.items():
-        check_names(name, columns.count, columns.names)
-    if len(sites) > 1 and all(columns.variants is not None for columns in sites.values()):
+        check_names(name, columns.count, columns.names if columns.variants is None else names_of(columns.variants))
+    if all(columns.variants is not None for columns in sites.values()):
         return _agree_on_variants({name: (c, c.variants) for name, c in sites.items() if c.variants is not None}, mode)
     named = next((name for name, columns in sites.items() if columns.names is not None), None)
     _check_counts(sites, named, mode)
@@ -125,7 +125,7 @@ def agree_on_features(sites: Mapping[str, Columns], mode: Mode = "strict") -> Ag
     if mode == "strict":
         _check_same(named, owned)
     features = _chosen(owned, mode)
-    plans = {name: _plan(features, names) for name, names in owned.items()}
+    plans = {name: plan_for(features, names) for name, names in owned.items()}
     everything = _chosen(owned, "union")
     lists = {
         name: OfSite(
@@ -195,7 +195,8 @@ def _chosen(owned: Mapping[str, Sequence[str]], mode: Mode) -> tuple[str, ...]:
     return tuple(feature for feature in first if feature in common)
 
 
-def _plan(features: Sequence[str], names: Sequence[str]) -> SitePlan:
+def plan_for(features: Sequence[str], names: Sequence[str]) -> SitePlan:
+    """How columns of these names become the agreed features."""
     if tuple(features) == tuple(names):
         return SitePlan()
     at = {feature: column for column, feature in enumerate(names)}
@@ -229,20 +230,14 @@ def _agree_on_variants(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode
     return Agreement(features, plans, FeaturesReport(mode, len(features), lists), _some(reference, keep))
 
 
-def _reference(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode) -> tuple[Variants, list[str]]:
+def _reference(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode) -> tuple[Variants, tuple[str, ...]]:
     """The variants that others are compared with: the first site's, and for a union those that only others have."""
-    (columns, reference), *others = sites.values()
-    labels = list(_labels(columns, reference))
-    for columns, variants in others if mode == "union" else ():
+    reference, *others = (variants for _, variants in sites.values())
+    for variants in others if mode == "union" else ():
         used = match_variants(reference, variants).columns
         new = np.setdiff1d(np.arange(len(variants.ids)), used[used >= 0])
         reference = _joined(reference, _some(variants, new))
-        labels += [_labels(columns, variants)[j] for j in new]
-    return reference, labels
-
-
-def _labels(columns: Columns, variants: Variants) -> tuple[str, ...]:
-    return columns.names if columns.names is not None else variants.ids
+    return reference, names_of(reference)
 
 
 def _some(variants: Variants, at: NDArray[np.intp]) -> Variants:
@@ -265,8 +260,7 @@ def _variant_plan(found: Matched, keep: NDArray[np.intp], count: int) -> SitePla
 def _of_site(
     found: Matched, labels: Sequence[str], keep: NDArray[np.intp], site: tuple[Columns, Variants], flips: bool
 ) -> OfSite:
-    columns, variants = site
-    own = _labels(columns, variants)
+    own = names_of(site[1])
     used = set(found.columns[keep].tolist())
     ambiguous = (found.relation == AMBIGUOUS) & (True if flips else ~found.verbatim)
     counts = {

@@ -8,6 +8,7 @@ flip, and the variant is *ambiguous*; where no reading makes the alleles equal i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ UNKNOWN = frozenset({"", "0", ".", "N"})
 """How files write an allele that nobody in them has."""
 
 NO_IDS = frozenset({"", ".", "0"})
+NAMED = re.compile(r"(\S+) (\S+):(\d{1,18}) ([^\s/]+)/([^\s/]+)")
 CHROMOSOMES = {"23": "X", "24": "Y", "25": "XY", "26": "MT", "M": "MT"}
 
 SAME, SWAPPED, FLIPPED, BOTH, AMBIGUOUS, MISMATCHED, ABSENT = range(7)
@@ -70,6 +72,33 @@ def match_variants(reference: Variants, own: Variants) -> Matched:
     places = np.asarray(reference.position)[found], np.asarray(own.position)[at]
     moved = int(np.count_nonzero((places[0] != places[1]) & (places[0] > 0) & (places[1] > 0)))
     return Matched(columns, relation, verbatim, moved)
+
+
+def names_of(variants: Variants) -> tuple[str, ...]:
+    """Names of features that say which variant and which allele is counted: "id chromosome:position counted/other".
+
+    >>> names_of(Variants(("1",), np.array([752566]), ("rs3094315",), ("G",), ("A",)))
+    ('rs3094315 1:752566 G/A',)
+    """
+    parts = zip(variants.ids, variants.chromosome, variants.position, variants.counted, variants.other, strict=True)
+    return tuple(f"{_word(i)} {_word(c)}:{int(p)} {_word(a)}/{_word(b)}" for i, c, p, a, b in parts)
+
+
+def _word(text: str) -> str:
+    return text or "."
+
+
+def variants_named(features: Sequence[str]) -> Variants | None:
+    """Inverse of :func:`names_of`; None if the names are of something else.
+
+    >>> variants_named(["rs3094315 1:752566 G/A"]).counted, variants_named(["age"])
+    (('G',), None)
+    """
+    found = [NAMED.fullmatch(feature) for feature in features]
+    if not all(found):
+        return None
+    ids, chromosome, position, counted, other = zip(*(match.groups() for match in found if match), strict=True)
+    return Variants(chromosome, np.array(position, dtype=np.int64), ids, counted, other)
 
 
 def with_counts_swapped(counts: NDArray[Any], swapped: NDArray[np.bool_]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 SHOWN = 8
@@ -85,6 +85,11 @@ class FeaturesReport:
         texts += [f"{len(self.at_sites)} not at all sites" if self.at_sites else "", *self.notes]
         return f"{self.mode}: " + "; ".join(text for text in texts if text)
 
+    def named(self, names: Sequence[str]) -> FeaturesReport:
+        """With the names of columns in place of their numbers."""
+        numbers = {f"column {j}": name for j, name in enumerate(names)}
+        return replace(self, at_sites={numbers.get(key, key): value for key, value in self.at_sites.items()})
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         sites = {
@@ -102,6 +107,21 @@ class FeaturesReport:
             for name, site in facts["sites"].items()
         }
         return cls(facts["mode"], facts["n_features"], sites, tuple(facts["notes"]), dict(facts["at_sites"]))
+
+
+def told_report(mode: str, n_features: int, arrays: Mapping[str, Any] | None = None) -> FeaturesReport:
+    """What institutions agreed on, from the arrays of a step "features": how many sites have each of the agreed columns.
+
+    >>> import numpy as np
+    >>> report = told_report("intersection", 3, {"having": np.array([2, 1, 2]), "least": np.array(2)})
+    >>> report.n_features, report.named(["age", "bmi", "chol"]).at_sites
+    (2, {'bmi': 1})
+    """
+    if arrays is None:
+        return FeaturesReport(mode, n_features)
+    having = arrays["having"]
+    fewer = {f"column {j}": int(number) for j, number in enumerate(having) if number < having.max()}
+    return FeaturesReport(mode, int((having >= arrays["least"]).sum()), at_sites=fewer)
 
 
 def _short(names: Sequence[str]) -> str:

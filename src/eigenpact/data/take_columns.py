@@ -26,7 +26,9 @@ def take_columns(X: Any, plan: SitePlan) -> Any:
         return X
     check_fits(plan, sparse=is_sparse(X))
     if isinstance(X, CountRows):
-        return CountRows(_of_counts(X.counts, plan))  # which stay bytes
+        made = CountRows(_of_counts(X.counts, plan))  # which stay bytes
+        made.piece_bytes = X.piece_bytes
+        return made
     if isinstance(X, RowSource):
         d = X.shape[1] if plan.columns is None else len(plan.columns)
         return ChangedRows(X, lambda rows: _taken(rows, plan), n_features=d)

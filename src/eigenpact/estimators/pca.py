@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.lacking import COMMON
 from ..algorithms.parameters import check_n_components
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
@@ -18,6 +19,8 @@ from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..data.agreement import MODES, Mode
+from ..data.checks import check_finite
+from ..data.features_report import told_report
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
@@ -193,18 +196,29 @@ class FederatedPCA(PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *parts_to_prepare(self.prepare)]
+        counted = [COMMON] if self._told_features() != "strict" else []
+        also = [*([RARE] if least else []), *counted, *parts_to_prepare(self.prepare)]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers())
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers(), features=self._told_features())
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
             return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
+
+    def _told_features(self) -> Mode:
+        """How the sites agree on features by telling which they have; where tables are in this process they have agreed."""
+        return self.features if self._elsewhere else "strict"
+
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        super()._adopt(result, kept)
+        steps = [step.arrays for step in self.preparation_ if step.kind == "features"]
+        if steps or self._elsewhere:
+            self.features_report_ = told_report(self.features, self.n_features_in_, *steps)
 
     def _preparers(self) -> tuple[Preparer, ...]:
         """With numbers of columns in place of their names."""
@@ -301,10 +315,13 @@ class FederatedPCA(PooledEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        holes = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
+        kinds = {step.kind for step in self.preparation_}
+        holes = "allow-nan" if kinds & (FILLING | {"features"}) else True
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=holes)
         X = with_zeros(X, np.array(self.dropped_features_, dtype=int))
         X = prepared(X, self.preparation_)
+        if "features" in kinds and not kinds & FILLING:
+            check_finite("X", X, getattr(self, "feature_names_in_", None))  # of features that not all sites have, NaN was allowed
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:

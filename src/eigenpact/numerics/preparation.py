@@ -16,6 +16,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
+from .columns import with_zeros
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows
 
@@ -102,7 +103,6 @@ class Step:
             raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
         return KINDS[self.kind].change(X, self.arrays)
 
-
     def __str__(self) -> str:
         return KINDS[self.kind].tells(self.arrays)
 
@@ -148,6 +148,19 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     """Values (d,) where entries are missing (NaN)."""
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
+@kind(
+    "features",
+    sparse=True,
+    tells=lambda a: f"{np.count_nonzero(a['having'] >= a['least'])} of {len(a['having'])} features, that enough sites have",
+    drops=lambda a: np.asarray(a["having"]) < np.asarray(a["least"]),
+    having="d",
+    least="",
+)
+def features(X: Any, arrays: Mapping[str, Array]) -> Any:
+    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each."""
+    return with_zeros(X, np.flatnonzero(np.asarray(arrays["having"]) < np.asarray(arrays["least"])))
 
 
 from . import changes  # noqa: E402, F401  # which registers its kinds, and needs the above

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .keys import KEYS
+from .lacking import check_lacking
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
@@ -51,6 +52,8 @@ class Gate:
         The site's columns in order, or their number.
     data : str
         The version of the rows: what was answered is counted for each.
+    lacking : sequence of str
+        The agreed columns that the site lacks.
     rows : Hashes, optional
         Keyed hashes of the rows (``versions.py``), by which they are compared with those of earlier runs.
     """
@@ -65,6 +68,7 @@ class Gate:
         features: Sequence[str] | int,
         data: str = "",
         rows: Hashes | None = None,
+        lacking: Sequence[str] = (),
     ) -> None:
         self._site = site
         self._policy = policy
@@ -72,7 +76,7 @@ class Gate:
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
         self._n_features = features if isinstance(features, int) else len(features)
-        self._data, self._rows = data, rows
+        self._data, self._rows, self._lacking = data, rows, lacking
         self._plan: Plan | None = None
         self._run, self._sent = "", 0
         self._withdrawn = ""  # why the plan would no longer be admitted
@@ -277,6 +281,7 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         self._check_features(plan.features)
+        check_lacking(self._lacking, plan.functions)
 
     def _check_listed(self, name: str, plan: Plan) -> None:
         """Whether a function may run here; some have rules of their own."""

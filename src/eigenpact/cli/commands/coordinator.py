@@ -27,7 +27,7 @@ from ...storage import owner_only, parse_json, read_regular, write_private_json,
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
-from ..options import Center, CenterOption, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Features, FeaturesOption, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings
 from .site import become
 
@@ -105,6 +105,7 @@ def run(
     sites: Annotated[str | None, typer.Option(help="Names separated by commas; all sites by default.")] = None,
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
+    features: FeaturesOption = Features.strict,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
@@ -133,7 +134,7 @@ def run(
         target = str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without,
+            secure=secure, go_on_without=go_on_without, features=str(features),
         )  # fmt: skip
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)

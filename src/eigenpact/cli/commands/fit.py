@@ -62,7 +62,7 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without,
+        secure=secure, go_on_without=go_on_without, features=str(features),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -70,7 +70,7 @@ def command(
     try:
         parse_components(components)  # told before files are read
         chosen = _solver(solver, where, start, proxy)
-        read = read_together(files, comm, proxy, asked.check_output, str(features))
+        read = read_together(files, comm, proxy, asked.check_output, asked.features)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...data.site_rows import open_rows
+from ...data.site_rows import compared_with
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
@@ -49,8 +49,14 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
         told, good = str(error), False
     except KeyError as missing:
         told, good = f"cannot be checked without {missing.args[0]}", False
-    table.add_row(what, "ok" if good else "NO", harmless(told))
+    table.add_row(what, ("partly" if isinstance(told, Partly) else "ok") if good else "NO", harmless(told))
     return good
+
+
+class Partly(str):
+    """What was found, where it lets a site take part in some runs only."""
+
+    __slots__ = ()
 
 
 def _kit(site: SiteFile, found: dict[str, Any]) -> str:
@@ -67,7 +73,10 @@ def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
 
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
     kit = found["a kit"]
-    found["rows"] = X = open_rows(kit.party, str(site.data), kit.federation.features)
+    X, lacking = compared_with(kit.party, str(site.data), kit.federation.features)
+    found["rows"] = X
+    if lacking:
+        return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}"
 
 
