@@ -21,6 +21,7 @@ from eigenpact.numerics.columns import columns_present
 from eigenpact.numerics.sources import ArraySource
 from eigenpact.runtime import MailConnection, Site, SiteLedger
 from eigenpact.runtime.lacking import count_having, keep_features
+from eigenpact.runtime.units import place_medians
 
 AGREED = ("age", "bmi", "chol", "rate", "sex=f", "sex=m")
 
@@ -141,3 +142,29 @@ def test_variants_are_brought_into_line_with_the_agreed_list():
 def test_columns_without_a_number_are_lacking(kind):
     X = np.array([[np.nan, 1.0, np.nan], [np.nan, np.nan, 0.0]])
     assert columns_present(kind(X)).tolist() == [False, True, True]
+
+
+def test_a_site_in_another_unit_says_so_in_its_own_log_and_is_counted_alone(tmp_path, caplog):
+    rng = np.random.default_rng(3)
+    rows = {name: np.abs(rng.normal(size=(60, 6)) * [8, 4, 40, 12, 0.1, 0.1] + [54, 26, 200, 75, 1, 1]) for name in "ABCD"}
+    rows["C"][:, 2] /= 38.67
+    paths = {name: write(tmp_path / f"{name}.csv", AGREED, X) for name, X in rows.items()}
+    engine = Institutions(tmp_path, paths)
+    pca = ep.FederatedPCA(2, engine=engine, check_units=True, secure=True, max_rounds=300, random_state=0).fit()
+    assert [record.message for record in caplog.records if "unit" in record.message] == [
+        "column 'chol' may be in another unit here: its median is 5.124, at the others about 205; about 40.1 times less: "
+        "cholesterol in mmol/L instead of mg/dL?"
+    ]
+    told = "column 'chol': 1 of 4 sites find their values off by a factor between units; their logs say more"
+    assert pca.features_report_.named(AGREED).notes == (told,)
+    plain = ep.FederatedPCA(
+        2, engine=Institutions(tmp_path, {n: paths[n] for n in "ABD"}), check_units=True, max_rounds=300
+    ).fit()
+    assert plain.features_report_.nothing_changed
+
+
+def test_few_rows_and_zeros_tell_no_median():
+    few = Site("A", np.full((10, 2), [5.0, 7.0]) + np.arange(10.0)[:, None], min_rows=20)
+    assert not any(array.any() for array in place_medians(few))
+    zeros = Site("A", np.c_[np.zeros(30), np.arange(1.0, 31.0)])
+    assert place_medians(zeros)[0].tolist() == [0, 1]

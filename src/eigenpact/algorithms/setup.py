@@ -196,7 +196,7 @@ class Problem:
     max_rounds: int = 3000
     seed: int = 0
     min_nonzero: int = 0
-    features: Common = "strict"
+    features: Common = Common()
     prepare: tuple[Preparer, ...] = ()
 
 

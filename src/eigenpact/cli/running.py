@@ -38,6 +38,7 @@ class Settings:
     secure: bool = False
     go_on_without: int = 0
     features: str = "strict"
+    check_units: bool = False
 
     def estimator(self, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say."""
@@ -47,7 +48,7 @@ class Settings:
         if self.go_on_without < 0:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
-        said["features"] = self.features
+        said |= {"features": self.features, "check_units": self.check_units}
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
 

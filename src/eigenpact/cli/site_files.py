@@ -15,7 +15,7 @@ from ..data.checks import check_finite
 from ..data.features_report import FeaturesReport
 from ..data.readers import Table, Variants, read_sites
 from ..data.take_columns import check_fits, is_sparse, take_columns
-from ..data.units import quartiles, units_in_doubt
+from ..numerics.units import quartiles, units_in_doubt
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
 

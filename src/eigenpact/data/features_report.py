@@ -88,7 +88,10 @@ class FeaturesReport:
     def named(self, names: Sequence[str]) -> FeaturesReport:
         """With the names of columns in place of their numbers."""
         numbers = {f"column {j}": name for j, name in enumerate(names)}
-        return replace(self, at_sites={numbers.get(key, key): value for key, value in self.at_sites.items()})
+        at_sites = {numbers.get(key, key): value for key, value in self.at_sites.items()}
+        notes = (note.partition(":") for note in self.notes)
+        told = tuple(f"column {numbers[key]!r}:{rest}" if key in numbers else key + colon + rest for key, colon, rest in notes)
+        return replace(self, at_sites=at_sites, notes=told)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -113,15 +116,20 @@ def told_report(mode: str, n_features: int, arrays: Mapping[str, Any] | None = N
     """What institutions agreed on, from the arrays of a step "features": how many sites have each of the agreed columns.
 
     >>> import numpy as np
-    >>> report = told_report("intersection", 3, {"having": np.array([2, 1, 2]), "least": np.array(2)})
+    >>> report = told_report("intersection", 3, {"having": np.array([2, 1, 2]), "least": np.array(2), "doubts": np.zeros(3)})
     >>> report.n_features, report.named(["age", "bmi", "chol"]).at_sites
     (2, {'bmi': 1})
     """
     if arrays is None:
         return FeaturesReport(mode, n_features)
     having = arrays["having"]
+    doubts = [(j, int(number)) for j, number in enumerate(arrays["doubts"]) if number]
+    notes = tuple(
+        f"column {j}: {number} of {int(having.max())} sites find their values off by a factor between units; their logs say more"
+        for j, number in doubts
+    )
     fewer = {f"column {j}": int(number) for j, number in enumerate(having) if number < having.max()}
-    return FeaturesReport(mode, int((having >= arrays["least"]).sum()), at_sites=fewer)
+    return FeaturesReport(mode, int((having >= arrays["least"]).sum()), notes=notes, at_sites=fewer)
 
 
 def _short(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from ..data.checks import (
 )
 from ..data.features_report import FeaturesReport, OfSite
 from ..data.take_columns import take_columns
-from ..data.units import quartiles, units_in_doubt
+from ..numerics.units import quartiles, units_in_doubt
 from ..errors import InputError, InputTypeError, UnitsWarning
 from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
-from ..algorithms.lacking import COMMON
+from ..algorithms.lacking import COMMON, Common
 from ..algorithms.parameters import check_n_components
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
@@ -101,6 +101,9 @@ class FederatedPCA(PooledEstimator):
     features : "strict", "intersection" or "union"
         What to do where sites have different columns: refuse and name what differs; use those that all sites have; or use those
         that any has, which needs missing entries to be filled in where a site lacks one.  Columns are matched by name.
+    check_units : bool
+        Whether sites that the engine holds look for columns whose unit differs from the others'; one that finds any says so in
+        its own log, and ``features_report_`` counts such sites.  Tables in this process are compared in any case.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
 
@@ -169,6 +172,7 @@ class FederatedPCA(PooledEstimator):
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
         features: Mode = "strict",
+        check_units: bool = False,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -184,6 +188,7 @@ class FederatedPCA(PooledEstimator):
         self.min_nonzero = min_nonzero
         self.prepare = prepare
         self.features = features
+        self.check_units = check_units
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -196,7 +201,7 @@ class FederatedPCA(PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        counted = [COMMON] if self._told_features() != "strict" else []
+        counted = [COMMON] if self._told_features().asks else []
         also = [*([RARE] if least else []), *counted, *parts_to_prepare(self.prepare)]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
@@ -210,9 +215,9 @@ class FederatedPCA(PooledEstimator):
 
         return program
 
-    def _told_features(self) -> Mode:
+    def _told_features(self) -> Common:
         """How the sites agree on features by telling which they have; where tables are in this process they have agreed."""
-        return self.features if self._elsewhere else "strict"
+        return Common(self.features, bool(self.check_units)) if self._elsewhere else Common()
 
     def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
         super()._adopt(result, kept)

@@ -157,9 +157,13 @@ def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     drops=lambda a: np.asarray(a["having"]) < np.asarray(a["least"]),
     having="d",
     least="",
+    doubts="d",
 )
 def features(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each."""
+    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each.
+
+    ``doubts`` (d,) is how many sites find a column to be in another unit than at the others, which changes nothing.
+    """
     return with_zeros(X, np.flatnonzero(np.asarray(arrays["having"]) < np.asarray(arrays["least"])))
 
 

@@ -47,7 +47,8 @@ def keep_features(site: Site, having: Any, least: Any) -> Reply:
     """Remember how many sites have each feature, and that those which fewer than ``least`` have are left out."""
     if np.any(columns_present(site.X) > np.asarray(having)):
         raise PolicyError("rule features: of a feature that this site has, no site was told to have it")
-    return Reply(keep={kept_as("features"): {"having": np.asarray(having), "least": np.asarray(least)}})
+    arrays = {"having": np.asarray(having), "least": np.asarray(least), "doubts": np.zeros(len(having), dtype=np.int64)}
+    return Reply(keep={kept_as("features"): arrays})
 
 
 def check_lacking(lacking: Sequence[str], functions: Collection[str]) -> None:

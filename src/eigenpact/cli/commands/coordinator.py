@@ -106,6 +106,9 @@ def run(
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
     features: FeaturesOption = Features.strict,
+    check_units: Annotated[
+        bool, typer.Option("--check-units", help="Have sites look for columns in another unit; each tells its own log alone.")
+    ] = False,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
@@ -134,7 +137,7 @@ def run(
         target = str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without, features=str(features),
+            secure=secure, go_on_without=go_on_without, features=str(features), check_units=check_units,
         )  # fmt: skip
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ..numerics.linalg import Array
-from ..numerics.sources import RowSource
+from .linalg import Array
+from .sources import RowSource
 
 SAMPLE = 2000
 """Rows whose quartiles are looked at, at most."""
@@ -77,23 +77,25 @@ class Doubt:
         )
 
 
-def quartiles(X: Any) -> Array | None:
-    """Quartiles (3 x d) of the columns of X (n x d), of up to ``SAMPLE`` rows; None where units make no sense.
+def quartiles(X: Any, *, most: int = SAMPLE, least: int = LEAST_ROWS) -> Array | None:
+    """Quartiles (3 x d) of the columns of X (n x d), of up to ``most`` rows; None where units make no sense.
+
+    A column with fewer than ``least`` numbers among these has NaN.
 
     >>> quartiles(np.arange(10.0).reshape(5, 2)).tolist()
     [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     """
     n, d = X.shape
-    if scipy.sparse.issparse(X) or d > MOST_COLUMNS or n < LEAST_ROWS:
+    if scipy.sparse.issparse(X) or d > MOST_COLUMNS or n < least:
         return None
     if isinstance(X, RowSource):
         if X.sparse:
             return None
-        rows = X[: min(n, SAMPLE)]
+        rows = X[: min(n, most)]
     else:
-        rows = X if n <= SAMPLE else X[np.linspace(0, n - 1, SAMPLE).astype(np.intp)]
+        rows = X if n <= most else X[np.linspace(0, n - 1, most).astype(np.intp)]
     rows = np.asarray(rows, dtype=np.float64)
-    empty = np.isnan(rows).all(axis=0)
+    empty = np.isfinite(rows).sum(axis=0) < max(1, least)
     found = np.nanquantile(np.where(empty, 0.0, rows), (0.25, 0.5, 0.75), axis=0)
     found[:, empty] = np.nan
     return np.asarray(found, dtype=np.float64)

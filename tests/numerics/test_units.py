@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eigenpact.data.units import KNOWN, quartiles, units_in_doubt
+from eigenpact.numerics.units import KNOWN, quartiles, units_in_doubt
 
 
 def sites(seed=0, n=200):
