@@ -17,6 +17,7 @@ from eigenpact.data.take_columns import take_columns
 from eigenpact.engines.federation.identities import public_of
 from eigenpact.engines.federation.trust import own_from
 from eigenpact.errors import EigenpactError, InputError, PolicyError
+from eigenpact.estimators.plans import functions_to_compare
 from eigenpact.numerics.columns import columns_present
 from eigenpact.numerics.sources import ArraySource
 from eigenpact.runtime import MailConnection, Site, SiteLedger
@@ -34,7 +35,9 @@ class Institutions:
     def __init__(self, folder, files, **rules):
         ledgers = {name: folder / f"{name}.ledger" for name in files}
         keys = {name: public_of(own_from(SiteLedger(path).secret())) for name, path in ledgers.items()}
-        policy = replace(read_policy(None), participants=keys, **rules)
+        listed = (*read_policy(None).functions, *functions_to_compare())
+        policy = replace(read_policy(None), participants=keys, compare_columns=True, functions=listed)
+        policy = replace(policy, **rules)
         self.replies, self.min_sites = [], len(files)
         self.sites = {name: describe(name, data, AGREED, policy, ledgers[name]).stand_ready()[0] for name, data in files.items()}
 
@@ -98,6 +101,14 @@ def test_a_strict_run_is_refused_by_the_site_that_lacks_columns_and_names_agreed
     folder, paths, _ = files
     with pytest.raises(EigenpactError, match="rule features: this site's table lacks the agreed columns bmi, rate; add them"):
         ep.FederatedPCA(2, engine=Institutions(folder, paths), max_rounds=300).fit()
+
+
+def test_a_site_that_does_not_compare_columns_refuses_by_the_name_of_the_rule(files):
+    folder, paths, _ = files
+    engine = Institutions(folder, paths, functions=read_policy(None).functions, compare_columns=False)
+    for asked in ({"features": "intersection"}, {"check_units": True}):
+        with pytest.raises(EigenpactError, match="rule compare_columns = false: this site does not tell which columns it has"):
+            ep.FederatedPCA(2, engine=engine, max_rounds=300, **asked).fit()
 
 
 def test_where_nobody_lacks_anything_the_answer_is_that_of_a_strict_run(files):

@@ -39,6 +39,9 @@ FeaturesOption = Annotated[
     Features,
     typer.Option(help="Where sites have different columns: refuse (strict), use those that all have, or those that any has."),
 ]
+CheckUnits = Annotated[
+    bool, typer.Option("--check-units", help="Have sites look for columns in another unit; each tells its own log alone.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[

@@ -15,9 +15,9 @@ from ..data.checks import check_finite
 from ..data.features_report import FeaturesReport
 from ..data.readers import Table, Variants, read_sites
 from ..data.take_columns import check_fits, is_sparse, take_columns
-from ..numerics.units import quartiles, units_in_doubt
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
+from ..numerics.units import quartiles, units_in_doubt
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Environment variables in which MPI launchers tell how many ranks they started."""

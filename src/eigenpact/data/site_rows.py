@@ -89,7 +89,7 @@ def compared_with(name: str, data: str, features: tuple[str, ...] | int) -> tupl
     if not lacking:
         return X, ""
     named = ", ".join(lacking[:SHOWN]) + (f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else "")
-    return X, f"lacks {len(lacking)} of {len(features)} agreed columns: {named}{_hints(table, features)}"
+    return X, f"lacks the agreed columns {named} ({len(lacking)} of {len(features)}){_hints(table, features)}"
 
 
 def _hints(table: Table, features: tuple[str, ...] | int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .keys import KEYS
-from .lacking import check_lacking
+from .lacking import check_lacking, unlisted
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction
 from .plan import Plan
@@ -288,7 +288,7 @@ class Gate:
         if name in self._policy.functions:
             return
         if name not in (count_nonzero.name, drop_rare.name):
-            raise PolicyError(f"rule functions: {name!r} is not listed at this site")
+            raise PolicyError(unlisted(name))
         if not (self._policy.min_nonzero or plan.secure):
             raise PolicyError(
                 "rule min_nonzero = 0: this site tells how many entries are not 0 only in secured sums; run it with --secure "

@@ -27,7 +27,20 @@ from ...storage import owner_only, parse_json, read_regular, write_private_json,
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
-from ..options import Center, CenterOption, Features, FeaturesOption, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import (
+    Center,
+    CenterOption,
+    CheckUnits,
+    Features,
+    FeaturesOption,
+    GoOnWithout,
+    Quiet,
+    Scale,
+    ScaleOption,
+    Secure,
+    Seed,
+    Tol,
+)
 from ..running import Settings
 from .site import become
 
@@ -106,9 +119,7 @@ def run(
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
     features: FeaturesOption = Features.strict,
-    check_units: Annotated[
-        bool, typer.Option("--check-units", help="Have sites look for columns in another unit; each tells its own log alone.")
-    ] = False,
+    check_units: CheckUnits = False,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
@@ -139,17 +150,21 @@ def run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
             secure=secure, go_on_without=go_on_without, features=str(features), check_units=check_units,
         )  # fmt: skip
+    raise typer.Exit(_carried_out(asked, folder, owned, new=resume is None, quiet=quiet))
+
+
+def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
+    """Carry a run out, new or resumed; give the exit code."""
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
     find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
-    if resume is None:
+    if new:
         asked.write(folder)
     if not quiet:
         tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
         _tell_proxy(owned, stderr())
     with _logged(folder / "log.txt", asked), _ended_in_order():
-        code = running.run(asked, pca, features=owned.federation.features, quiet=quiet)
-    raise typer.Exit(code)
+        return running.run(asked, pca, features=owned.federation.features, quiet=quiet)
 
 
 def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit) -> Flower | NVFlare:

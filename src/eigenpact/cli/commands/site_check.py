@@ -76,6 +76,11 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     X, lacking = compared_with(kit.party, str(site.data), kit.federation.features)
     found["rows"] = X
     if lacking:
+        try:
+            compares = read_policy(site.policy, secure=kit.federation.secure).compare_columns
+        except EigenpactError:
+            compares = False  # the line of the policy says why
+        check_lacking(site.data, lacking, compares=compares)
         return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}"
 
@@ -121,6 +126,15 @@ def check_rows(X: Any, policy: Policy) -> None:
     n, least = X.shape[0], policy.min_rows
     if n < least:
         raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
+
+
+def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:
+    """Refuse a table that lacks agreed columns, unless the site's policy lets it tell so."""
+    if lacking and not compares:
+        raise InputError(
+            f"{data.name} {lacking}; add them, or rename columns, or set compare_columns = true in the policy, for runs with "
+            "--features intersection or union"
+        )
 
 
 CHECKS: dict[str, Callable[..., str]] = {
