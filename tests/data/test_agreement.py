@@ -119,10 +119,10 @@ def test_a_report_survives_a_manifest_and_tells_every_site():
 
 def test_a_union_with_gaps_asks_for_them_to_be_filled_in():
     union = agree_on_features(columns(A="xyz", B="xz"), "union")
-    check_gaps(union, "mean")
+    check_gaps(union, filled=True)
     with pytest.raises(InputError, match=r"'B' lacks 1 \(y\).*missing='mean'"):
-        check_gaps(union, "refuse")
-    check_gaps(agree_on_features(columns(A="xyz", B="xz"), "intersection"), "refuse")
+        check_gaps(union, filled=False)
+    check_gaps(agree_on_features(columns(A="xyz", B="xz"), "intersection"), filled=False)
 
 
 def test_columns_are_taken_from_every_kind_of_rows():

@@ -16,7 +16,6 @@ from .prepare.log_normalize import LogNormalize
 from .prepare.moments import MOMENTS as BEFORE
 from .prepare.residualize import Residualize
 from .prepare.scale import Scale
-from .preparing import Preparer
 from .private.moments import MOMENTS
 from .rare import RARE
 from .robust.agreement import AGREEMENT
@@ -57,11 +56,8 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARERS: tuple[type[Preparer], ...] = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize)
-"""Those of the package, in the order in which one would use them."""
-
-PREPARING: tuple[Part, ...] = (BEFORE, *(preparer.part for preparer in PREPARERS))  # type: ignore[misc]
-"""What they call: sites list these functions in their policies one by one, or not at all."""
+PREPARING = (BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+"""What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, COMMON, *PREPARING))
 

@@ -34,6 +34,10 @@ class Common:
         return self.mode != "strict" or self.units
 
 
+STRICT = Common()
+"""Nothing is asked: all sites are taken to have all features."""
+
+
 async def common_features(wanted: Common) -> tuple[Step, ...]:
     """Have the sites leave out features that too few have, and look at their units; no step where nothing is asked."""
     if not wanted.asks:

@@ -1,8 +1,8 @@
 """Medians over all sites, found digit by digit from sums of counts.
 
 With their bits read as whole numbers, floating-point numbers keep their order.  Every site counts how many of its numbers begin
-with the digits found so far, by the next digits; the sums tell in which part the number of the wanted rank lies.  So a round finds
-a few binary digits more, for all features at once.
+with the digits found so far, by the next digits; the sums tell in which part the number of the wanted rank lies.  So a round
+finds a few binary digits more, for all features at once.
 
 A site that has a rule ``min_rows`` tells no part of fewer entries: they are added to a neighbour.  Then the digits lead to a
 number nearby, and all sites are told the same.  Counts go on from where they were, so that nobody lists entries by them.

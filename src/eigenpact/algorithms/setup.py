@@ -39,7 +39,7 @@ from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
-from .lacking import Common, common_features
+from .lacking import STRICT, Common, common_features
 from .method import Part
 from .parameters import check_n_components
 from .prepare.moments import share_between
@@ -196,7 +196,7 @@ class Problem:
     max_rounds: int = 3000
     seed: int = 0
     min_nonzero: int = 0
-    features: Common = Common()
+    features: Common = STRICT
     prepare: tuple[Preparer, ...] = ()
 
 

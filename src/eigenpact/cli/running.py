@@ -12,6 +12,7 @@ from ..data.features_report import FeaturesReport
 from ..errors import InputError
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
+from ..estimators.preparers import parse_preparer
 from ..report.watching import unwarned
 from ..runtime import Secured
 from . import tables
@@ -37,6 +38,7 @@ class Settings:
     _: KW_ONLY
     secure: bool = False
     go_on_without: int = 0
+    prepare: tuple[str, ...] | list[str] = ()
     features: str = "strict"
     check_units: bool = False
 
@@ -48,6 +50,7 @@ class Settings:
         if self.go_on_without < 0:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
+        said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
         said |= {"features": self.features, "check_units": self.check_units}
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)

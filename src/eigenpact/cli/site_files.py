@@ -64,11 +64,19 @@ class Read:
 
 
 def read_together(
-    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None], features: Mode = "strict"
+    files: list[str],
+    comm: Any,
+    proxy: str | None,
+    check_outputs: Callable[[], None],
+    memory: int | None = None,
+    *,
+    missing: bool = False,
+    features: Mode = "strict",
 ) -> Read:
     """Read this rank's sites and agree with the others on features; all ranks agree or all raise.
 
-    Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.  Ranks tell each other
+    Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.  Ranks tell each other
     names of columns, variants and categories, and quartiles, by which units are compared.
     """
     read: dict[str, Table] = {}
@@ -78,9 +86,9 @@ def read_together(
         if comm.rank == 0:
             check_outputs()
         mine = files[comm.rank :: comm.size]
-        read = read_sites(mine) if mine else {}
+        read = read_sites(mine, memory=memory) if mine else {}
         for name, table in read.items():
-            check_finite(name, table.X, table.feature_names)
+            check_finite(name, table.X, table.feature_names, missing=missing)
         facts = {name: _facts(name, table) for name, table in read.items()}
     except EigenpactError as caught:
         if comm.size == 1:
@@ -90,7 +98,7 @@ def read_together(
     everyone = _merge(told, len(files))
     dictionary = all_categories(site["categories"] for site in everyone.values())
     agreed = agree_on_features({name: _columns(site, dictionary) for name, site in everyone.items()}, features)
-    check_gaps(agreed, "refuse")
+    check_gaps(agreed, filled=missing)
     for name, site in everyone.items():
         check_fits(agreed.plans[name], sparse=site["sparse"])  # on every rank, whoever holds the site
     if proxy is not None and proxy not in told[0]["sites"]:

@@ -80,10 +80,10 @@ def check_mode(mode: Any) -> None:
         raise InputError(f"features={mode!r} must be {', '.join(map(repr, MODES[:-1]))} or {MODES[-1]!r}")
 
 
-def check_gaps(agreed: Agreement, missing: str) -> None:
-    """Refuse a union in which sites lack features, unless missing entries are filled in."""
+def check_gaps(agreed: Agreement, *, filled: bool) -> None:
+    """Refuse a union in which sites lack features, unless missing entries are ``filled`` in."""
     lacking = {name: plan.lacking for name, plan in agreed.plans.items() if plan.lacking.size}
-    if not lacking or missing != "refuse":
+    if not lacking or filled:
         return
     features = agreed.features or ()
     told = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,9 @@ class Table:
     X : array, scipy sparse CSR or row source, n_rows x n_features
         float64 or float32; genotypes are a ``CountRows``, which holds uint8 counts (255: missing) and gives float64 with NaN.
     feature_names : tuple of str (length n_features), or None where the file has none
-    row_ids : tuple of str (length n_rows), or None where the file has none
+    row_ids : sequence of str (length n_rows), or None where the file has none
     variants : Variants, or None where the columns are no variants
-    texts : mapping of str to tuple of str (length n_rows)
+    texts : mapping of str to sequence of str (length n_rows)
         Columns of text, which are no features: categories, labels.
     categorical : tuple of str
         Which of the texts are categories, to become features (``categories.py``).
@@ -53,9 +53,9 @@ class Table:
 
     X: Any
     feature_names: tuple[str, ...] | None = None
-    row_ids: tuple[str, ...] | None = None
+    row_ids: Sequence[str] | None = None
     variants: Variants | None = None
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
 
@@ -70,13 +70,19 @@ FOLDERS: set[str] = set()
 """Endings of what is a folder, not a file."""
 
 
-def reads(*endings: str, folder: bool = False) -> Callable[[Reader], Reader]:
+DESCRIBED: set[str] = set()
+"""Endings of files whose reader obeys the whole description; to others' tables it is done afterwards."""
+
+
+def reads(*endings: str, folder: bool = False, described: bool = False) -> Callable[[Reader], Reader]:
     """Register a function as the reader of files (or folders) whose name ends so: ``@reads(".bed")``."""
 
     def register(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(endings, reader))
         if folder:
             FOLDERS.update(endings)
+        if described:
+            DESCRIBED.update(endings)
         return reader
 
     return register

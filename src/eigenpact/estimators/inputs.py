@@ -24,10 +24,10 @@ from ..data.checks import (
 )
 from ..data.features_report import FeaturesReport, OfSite
 from ..data.take_columns import take_columns
-from ..numerics.units import quartiles, units_in_doubt
 from ..errors import InputError, InputTypeError, UnitsWarning
 from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
+from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
 
 SHOWN = 5
@@ -119,7 +119,7 @@ def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, Any]:
-    agreed = _agreed(estimator, named)
+    agreed = _agreed(estimator, named, gaps)
     checked: dict[str, Any] = {}
     for name, part in named.items():
         plan, own = agreed.plans.get(name, SitePlan()), part
@@ -152,7 +152,7 @@ def _remember_report(estimator: Any, report: FeaturesReport) -> None:
         estimator.features_report_ = report
 
 
-def _agreed(estimator: Any, named: dict[str, Any]) -> Agreement:
+def _agreed(estimator: Any, named: dict[str, Any], gaps: bool) -> Agreement:
     """What the sites' columns have in common, by the estimator's ``features``."""
     tables = {name: part for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
     if len(tables) < 2:
@@ -160,7 +160,7 @@ def _agreed(estimator: Any, named: dict[str, Any]) -> Agreement:
         return Agreement(None, {}, FeaturesReport("strict", count, dict.fromkeys(named, OfSite())))
     columns = {name: Columns(int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
     agreed = agree_on_features(columns, getattr(estimator, "features", "strict"))
-    check_gaps(agreed, getattr(estimator, "missing", "refuse"))
+    check_gaps(agreed, filled=gaps)
     return agreed
 
 

@@ -31,6 +31,7 @@ from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
 from .plans import parts_to_prepare, plan_of
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
@@ -65,7 +66,7 @@ class JointResult(Result):
     preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(PooledEstimator):
+class FederatedPCA(Projecting, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -153,6 +154,11 @@ class FederatedPCA(PooledEstimator):
 
     @property
     def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.takes_gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether NaN stands for a missing entry, which preparation fills."""
         return any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
@@ -207,7 +213,8 @@ class FederatedPCA(PooledEstimator):
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=self._preparers(), features=self._told_features())
+        prepare = self.preparers(getattr(self, "feature_names_in_", None))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare, features=self._told_features())
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -225,9 +232,9 @@ class FederatedPCA(PooledEstimator):
         if steps or self._elsewhere:
             self.features_report_ = told_report(self.features, self.n_features_in_, *steps)
 
-    def _preparers(self) -> tuple[Preparer, ...]:
-        """With numbers of columns in place of their names."""
-        names = getattr(self, "feature_names_in_", None)
+    def preparers(self, names: Any) -> tuple[Preparer, ...]:
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
+        names = names if isinstance(names, tuple | list | np.ndarray) else None
         return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 
     def _settings(self) -> dict[str, Any]:
@@ -242,7 +249,9 @@ class FederatedPCA(PooledEstimator):
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
         if strange:
-            raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
+            raise InputError(
+                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
         if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
             raise InputError(
                 f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "

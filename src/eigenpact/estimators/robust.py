@@ -17,6 +17,7 @@ from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
+from ..numerics.blocks import Mask, blocks
 from ..numerics.linalg import Array, fix_signs, soft
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator

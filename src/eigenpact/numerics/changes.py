@@ -15,13 +15,19 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .columns import with_zeros
+from .kinds import kind
 from .linalg import Array
-from .preparation import kind
 
 Arrays = Mapping[str, Array]
 
 MOST_COPIES = 2.0
 """Of an allele, in one person."""
+
+
+@kind("fill", tells=lambda _: "missing entries filled in", values="d")
+def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
+    """Values (d,) where entries are missing (NaN)."""
+    return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
 
 
 def row_totals(X: Any) -> Array:
@@ -60,6 +66,23 @@ def log_normalize(X: Any, arrays: Arrays) -> Any:
 def columns(X: Any, arrays: Arrays) -> Any:
     """Zeros in the columns that are not ``kept``."""
     return with_zeros(X, np.flatnonzero(~np.asarray(arrays["kept"], dtype=bool)))
+
+
+@kind(
+    "features",
+    sparse=True,
+    tells=lambda a: f"{np.count_nonzero(a['having'] >= a['least'])} of {len(a['having'])} features, which enough sites have",
+    drops=lambda a: np.asarray(a["having"]) < np.asarray(a["least"]),
+    having="d",
+    least="",
+    doubts="d",
+)
+def features(X: Any, arrays: Arrays) -> Any:
+    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each.
+
+    ``doubts`` (d,) is how many sites find a column to be in another unit than at the others, which changes nothing.
+    """
+    return with_zeros(X, np.flatnonzero(np.asarray(arrays["having"]) < np.asarray(arrays["least"])))
 
 
 def _scale_told(arrays: Arrays) -> str:
@@ -112,8 +135,9 @@ def check_genotypes(X: Any) -> None:
     low, high = np.fmin.reduce(X, axis=None, initial=0.0), np.fmax.reduce(X, axis=None, initial=0.0)
     if low < 0 or high > MOST_COPIES:
         raise InputError(
-            f"genotypes are to be 0 to 2 copies of an allele, or NaN where missing; some are {low if low < 0 else high:g}: "
-            "turn marks of missing ones into NaN"
+            "genotypes are to be 0 to 2 copies of an allele, or NaN where missing; "
+            f"some are {'below 0' if low < 0 else 'above 2'}: "
+            "turn marks of missing ones, such as -1 and 255, into NaN"
         )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .linalg import Array
 from .rows import _to_numpy, add_duplicates
 from .sources import ChangedRows, RowSource, as_rows, pieces
 
@@ -56,7 +55,7 @@ def columns_present(X: Any) -> NDArray[np.bool_]:
     return np.asarray(_to_numpy(xp.any(~xp.isnan(X), axis=0)), dtype=bool)
 
 
-def with_zeros(X: Any, columns: Array) -> Any:
+def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
     """A copy of X (n x d) with zeros in these columns, sparse or a source where it is; X itself if there are none.
 
     >>> with_zeros(np.ones((2, 3)), np.array([1])).tolist()

@@ -7,7 +7,7 @@ kept at a site and is saved with a model, and what it makes of new rows is what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,55 +16,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
-from .columns import with_zeros
+from . import changes  # noqa: F401  # which registers what is there
+from .kinds import KINDS as KINDS
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows
-
-Change = Callable[[Any, Mapping[str, Array]], Any]
-"""From rows (n x d) and the step's arrays to changed rows (n x d)."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What steps of one kind do.
-
-    Attributes
-    ----------
-    change : rows and arrays -> rows
-    axes : mapping from the name of an array to its axes, such as "d" or "d c"; "" for a number
-    sparse : bool
-        Whether it takes scipy's sparse rows and gives sparse ones.
-    tells : arrays -> text
-        What steps of this kind did, in words, for reports.
-    drops : arrays -> (d,) array, or None
-        Which columns are zero in all rows afterwards; None where no column is taken out.
-    """
-
-    change: Change
-    axes: Mapping[str, str]
-    sparse: bool
-    tells: Callable[[Mapping[str, Array]], str]
-    drops: Callable[[Mapping[str, Array]], Any] | None
-
-
-KINDS: dict[str, Kind] = {}
-
-
-def kind(
-    name: str,
-    *,
-    sparse: bool = False,
-    tells: Callable[[Mapping[str, Array]], str] | None = None,
-    drops: Callable[[Mapping[str, Array]], Any] | None = None,
-    **axes: str,
-) -> Callable[[Change], Change]:
-    """Mark a function as what steps of this kind do; see :class:`Kind`."""
-
-    def register(change: Change) -> Change:
-        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops)
-        return change
-
-    return register
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +32,7 @@ class Step:
     """
 
     kind: str
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -142,29 +97,3 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
         return ((key.removeprefix(start), a) for key, a in arrays.items() if key.startswith(start))
 
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
-
-
-@kind("fill", tells=lambda _: "missing entries filled in", values="d")
-def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
-    return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
-
-
-@kind(
-    "features",
-    sparse=True,
-    tells=lambda a: f"{np.count_nonzero(a['having'] >= a['least'])} of {len(a['having'])} features, that enough sites have",
-    drops=lambda a: np.asarray(a["having"]) < np.asarray(a["least"]),
-    having="d",
-    least="",
-    doubts="d",
-)
-def features(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each.
-
-    ``doubts`` (d,) is how many sites find a column to be in another unit than at the others, which changes nothing.
-    """
-    return with_zeros(X, np.flatnonzero(np.asarray(arrays["having"]) < np.asarray(arrays["least"])))
-
-
-from . import changes  # noqa: E402, F401  # which registers its kinds, and needs the above

@@ -210,8 +210,7 @@ class Rows:
         return max(1, self.n) if plain and not self.streamed else self._block_rows()
 
     def _block_rows(self) -> int:
-        size = BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES
-        return max(1, size // (8 * max(1, self.d)))
+        return block_rows(self.d, BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES)
 
     def _blocks(self, *, small: bool = False) -> Iterator[Any]:
         """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
@@ -247,13 +246,18 @@ class Rows:
             yield from (piece[first : first + step] for first in range(0, len(piece), step))
 
 
+def block_rows(d: int, size: int | None = None) -> int:
+    """How many rows of d features are a block."""
+    return max(1, (size or BLOCK_BYTES) // (8 * max(1, d)))
+
+
 def slices(n: int, d: int) -> Iterator[slice]:
     """Which of n rows of d features to read at a time: a few megabytes as float64.
 
     >>> list(slices(3, 1 << 18))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    step = max(1, BLOCK_BYTES // (8 * max(1, d)))
+    step = block_rows(d)
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 

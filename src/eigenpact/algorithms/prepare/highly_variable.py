@@ -1,9 +1,9 @@
 """The columns that vary most for their mean, chosen as scanpy and Seurat choose highly variable genes.
 
 Problem
-    Site i holds rows X_i = log(1 + counts) (n_i x d).  Of the counts exp(X) - 1 of all sites together, each feature has a mean m_j
-    and a variance v_j.  Features are put into bins of equal width by log(1 + m_j); log(v_j / m_j) is standardized within its bin,
-    and the ``n_top`` features with the largest values stay.
+    Site i holds rows X_i = log(1 + counts) (n_i x d).  Of the counts exp(X) - 1 of all sites together, each feature has a mean
+    m_j and a variance v_j.  Features are put into bins of equal width by log(1 + m_j); log(v_j / m_j) is standardized within its
+    bin, and the ``n_top`` features with the largest values stay.
 
 Rounds
     1. Sum of n_i and of the counts.
@@ -14,8 +14,8 @@ Leaves the site
     n_i and three vectors of length d, all summed.
 
 Differences from the references
-    The variances are those of all rows, to the last digits; scanpy's are rounded to single precision where its rows are.  Flavours
-    other than "seurat" are not here.
+    The variances are those of all rows, to the last digits; scanpy's are rounded to single precision where its rows are.
+    Flavours other than "seurat" are not here.
 
 References
     R. Satija et al., "Spatial reconstruction of single-cell gene expression data", Nat. Biotechnol. 33 (2015).

@@ -52,8 +52,7 @@ DEPENDENT = 1e-10
 )
 def covariate_products(site: Site, mean: Array, columns: Any) -> Any:
     """Products of the covariates with one another and with all columns: about the site's own means, and between sites."""
-    own = own_moments(site.X, 1)[1]
-    chosen = np.asarray(columns, dtype=np.intp)
+    own, chosen = own_moments(site.X, 1)[1], _numbers(columns, len(mean))
     zx = np.zeros((len(chosen), len(own)))
     for part in some_rows(site.X):
         Y = (part.toarray() if hasattr(part, "toarray") else np.asarray(part, dtype=np.float64)) - own
@@ -72,7 +71,13 @@ def covariate_products(site: Site, mean: Array, columns: Any) -> Any:
 )
 def keep_slopes(site: Site, columns: Any, centre: Array, slopes: Array) -> Reply:  # noqa: ARG001
     """Remember which columns are covariates, their means, and the slopes."""
-    return keeping("residualize", columns=columns, centre=centre, coefficients=slopes)
+    return keeping("residualize", columns=_numbers(columns, slopes.shape[1]), centre=centre, coefficients=slopes)
+
+
+def _numbers(columns: Any, d: int) -> NDArray[np.int64]:
+    if columns.dtype.kind not in "iu" or np.any(columns >= d):
+        raise InputError(f"numbers of columns are to be whole, from 0 to {d - 1}")
+    return np.asarray(columns, dtype=np.int64)
 
 
 def independent(products: Array) -> NDArray[np.intp]:

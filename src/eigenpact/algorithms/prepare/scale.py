@@ -10,8 +10,8 @@ Rounds
     Then every site is told centre and scale.
 
 Leaves the site
-    "standard": n_i and three vectors of length d, summed.  "robust": counts, d x 32 in each round, summed; the median they lead to
-    is an entry of some site, known to nine digits.
+    "standard": n_i and three vectors of length d, summed.  "robust": counts, d x 32 in each round, summed; the median they lead
+    to is an entry of some site, known to nine digits.
 
 References
     F. A. Wolf, P. Angerer, F. J. Theis, "SCANPY", Genome Biol. 19 (2018): ``scale``.

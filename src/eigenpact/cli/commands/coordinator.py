@@ -34,6 +34,7 @@ from ..options import (
     Features,
     FeaturesOption,
     GoOnWithout,
+    Prepare,
     Quiet,
     Scale,
     ScaleOption,
@@ -112,6 +113,7 @@ def run(
     solver: Annotated[str, typer.Option(help="auto, or a solver by name; sites must allow it.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 300,
     seed: Seed = 0,
@@ -148,7 +150,8 @@ def run(
         target = str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without, features=str(features), check_units=check_units,
+            secure=secure, go_on_without=go_on_without, prepare=prepare or [],
+            features=str(features), check_units=check_units,
         )  # fmt: skip
     raise typer.Exit(_carried_out(asked, folder, owned, new=resume is None, quiet=quiet))
 
@@ -156,6 +159,7 @@ def run(
 def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
     """Carry a run out, new or resumed; give the exit code."""
     pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
+    pca.set_params(prepare=pca.preparers(owned.federation.features))
     find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
     if new:

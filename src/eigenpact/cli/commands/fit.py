@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ...algorithms.solution import Algorithm
+from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
@@ -20,6 +21,8 @@ from ..options import (
     FeaturesOption,
     Files,
     GoOnWithout,
+    Memory,
+    Prepare,
     Quiet,
     Scale,
     ScaleOption,
@@ -38,6 +41,7 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -48,6 +52,7 @@ def command(
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
     features: FeaturesOption = Features.strict,
+    memory: Memory = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
@@ -55,25 +60,28 @@ def command(
 ) -> None:
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
-    FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names; --features says what to do where they differ.
+    FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
+    .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
+    Columns are matched by name where files have names; --features says what to do where they differ.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without, features=str(features),
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), features=str(features),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
     leads = comm.rank == 0
     try:
         parse_components(components)  # told before files are read
+        limit = None if memory is None else parse_memory(memory)
         chosen = _solver(solver, where, start, proxy)
-        read = read_together(files, comm, proxy, asked.check_output, asked.features)
+        pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        read = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps, features=asked.features)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
-        pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        pca.set_params(prepare=pca.preparers(read.names))
         code = run(asked, pca, read.held, read.names, report=read.report, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it

@@ -144,7 +144,9 @@ def test_a_constant_column_becomes_zero_whatever_rounding_makes_of_it():
 # -- genotypes ---------------------------------------------------------------------------------------
 
 FREQUENCIES = RNG.uniform(0.02, 0.98, size=(4, D))
-GENOTYPES = np.vstack([RNG.binomial(2, p, size=(n, D)) for p, n in zip(FREQUENCIES, [50, 120, 200, 30], strict=True)]).astype(float)
+GENOTYPES = np.vstack([RNG.binomial(2, p, size=(n, D)) for p, n in zip(FREQUENCIES, [50, 120, 200, 30], strict=True)]).astype(
+    float
+)
 GENOTYPES[:, 3], GENOTYPES[:, 4] = 0.0, 2.0
 HOLES = RNG.random(GENOTYPES.shape) < 0.03
 
@@ -189,7 +191,7 @@ def test_counts_held_as_bytes_are_the_same_to_the_bit():
     assert found.components_.tobytes() == fitted(G, ep.prepare.GenotypeScale(), k=3, random_state=None).components_.tobytes()
 
 
-@pytest.mark.parametrize(("mark", "said"), [(255.0, "some are 255"), (-1.0, "some are -1")])
+@pytest.mark.parametrize(("mark", "said"), [(255.0, "some are above 2"), (-1.0, "some are below 0")])
 def test_marks_of_missing_genotypes_are_not_taken_for_copies(mark, said):
     G = np.where(HOLES, mark, GENOTYPES)
     with pytest.raises(InputError, match=f"genotypes are to be 0 to 2 copies of an allele, or NaN where missing; {said}"):
@@ -211,7 +213,11 @@ def with_covariates():
     rng = np.random.default_rng(4)
     age, sex = rng.normal(50, 12, 400), rng.integers(0, 2, 400)
     of_site = np.repeat([0.0, 3.0, -2.0, 5.0], [50, 120, 200, 30])
-    X = rng.normal(size=(400, 6)) * [3, 2, 1, 1, 1, 1] + np.outer(age + 4 * of_site, rng.normal(size=6) / 5) + np.outer(sex, np.ones(6))
+    X = (
+        rng.normal(size=(400, 6)) * [3, 2, 1, 1, 1, 1]
+        + np.outer(age + 4 * of_site, rng.normal(size=6) / 5)
+        + np.outer(sex, np.ones(6))
+    )
     return np.column_stack([X[:, :3], age + of_site, X[:, 3:], sex, 2.0 * sex - age])
 
 
