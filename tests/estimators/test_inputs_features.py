@@ -87,3 +87,18 @@ def test_another_unit_at_one_site_is_warned_of_and_reported():
     with pytest.warns(UnitsWarning, match="site 'B': column 'weight'.*weight in lb instead of kg"):
         pca = ep.FederatedPCA(2).fit(sites)
     assert len(pca.features_report_.notes) == 1
+
+
+def test_the_report_travels_with_the_model(tmp_path):
+    sites = tables()
+    sites["B"] = sites["B"].drop(columns=["bmi"])
+    pca = ep.FederatedPCA(2, features="intersection").fit(sites)
+    ep.save_model(pca, tmp_path / "model")
+    loaded = ep.load_model(tmp_path / "model")
+    assert loaded.features_report_ == pca.features_report_
+    assert loaded.features == "intersection"
+    manifest = tmp_path / "model" / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"n_features": 5', '"n_features": "five"', 1))
+    with pytest.raises(ep.errors.FileError, match="features_report"):
+        ep.load_model(tmp_path / "model")
