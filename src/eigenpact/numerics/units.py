@@ -1,7 +1,7 @@
 """Columns that look to be in another unit at one site: the same quantity times ten, in pounds, in mmol/L.
 
-A column is in doubt where a site's quartiles lie apart from those of most other sites, and dividing by a power of ten or by a
-known factor between units brings all three of them into line.  It is only ever said, never changed: sites may differ for good
+A column is in doubt where a site's quartiles lie apart from those of most other sites, each of these by a power of ten or a known
+factor between units that brings all three of them into line.  It is only ever said, never changed: sites may differ for good
 reason.
 """
 
@@ -27,7 +27,7 @@ LEAST_ROWS = 5
 MOST_COLUMNS = 50_000
 """Tables with more columns (genes, variants, pixels) have no units to confuse."""
 
-CLOSE, WIDE = np.log(1.2), np.log(1.6)
+CLOSE, WIDE = np.log(1.3), np.log(1.7)
 """How far medians, and quartiles, may be from equal once the factor is taken out: sites are never quite alike."""
 
 POWERS = (1, 2, 3, 4, 6, 9)
@@ -122,7 +122,10 @@ def units_in_doubt(sites: Mapping[str, Array | None]) -> list[Doubt]:
         rest = usable.sum(axis=0) - 1
         off = usable[i] & (2 * apart.sum(axis=0) > rest)  # apart from most of the others
         for j in np.flatnonzero(off & ((rest > 1) | (np.argmax(usable, axis=0) < i))):
-            others = np.median(q[apart[:, j], :, j], axis=0)
+            off_by_factor = [k for k in np.flatnonzero(apart[:, j]) if other_unit(q[i, :, j], q[k, :, j])]
+            if 2 * len(off_by_factor) <= rest[j]:
+                continue
+            others = np.median(q[off_by_factor, :, j], axis=0)
             likely = other_unit(q[i, :, j], others)
             if likely:
                 doubts.append(Doubt(name, int(j), float(q[i, 1, j]), float(others[1]), likely))
