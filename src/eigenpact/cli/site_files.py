@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.agreement import Agreement, Columns, Mode, agree_on_features, check_gaps
+from ..data.agreement import Agreement, Columns, agree_on_features, check_gaps
 from ..data.categories import Dictionary, all_categories, categories_in, one_hot, one_hot_names
 from ..data.checks import check_finite
 from ..data.features_report import FeaturesReport
@@ -71,7 +71,7 @@ def read_together(
     memory: int | None = None,
     *,
     missing: bool = False,
-    features: Mode = "strict",
+    features: str = "strict",
 ) -> Read:
     """Read this rank's sites and agree with the others on features; all ranks agree or all raise.
 

@@ -96,7 +96,7 @@ def check_gaps(agreed: Agreement, *, filled: bool) -> None:
     )
 
 
-def agree_on_features(sites: Mapping[str, Columns], mode: Mode = "strict") -> Agreement:
+def agree_on_features(sites: Mapping[str, Columns], mode: str = "strict") -> Agreement:
     """Agree on features by what all sites tell of their columns.
 
     A site without names is taken to have those of the first site that has some, if it has as many columns.
@@ -137,7 +137,7 @@ def agree_on_features(sites: Mapping[str, Columns], mode: Mode = "strict") -> Ag
     return Agreement(features, plans, FeaturesReport(mode, len(features), lists, _look_alike(owned)))
 
 
-def _check_counts(sites: Mapping[str, Columns], named: str | None, mode: Mode) -> None:
+def _check_counts(sites: Mapping[str, Columns], named: str | None, mode: str) -> None:
     """Sites without names must have as many columns as those whose names they are taken to have."""
     reference = named if named is not None and mode != "strict" else next(iter(sites))
     count = sites[reference].count
@@ -183,7 +183,7 @@ def _look_alike(owned: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _chosen(owned: Mapping[str, Sequence[str]], mode: Mode) -> tuple[str, ...]:
+def _chosen(owned: Mapping[str, Sequence[str]], mode: str) -> tuple[str, ...]:
     """The features to use, in the order of the first site, then of those after it."""
     if mode == "union":
         return tuple(dict.fromkeys(feature for names in owned.values() for feature in names))
@@ -206,7 +206,7 @@ def plan_for(features: Sequence[str], names: Sequence[str]) -> SitePlan:
 # -- variants -------------------------------------------------------------------------------------
 
 
-def _agree_on_variants(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode) -> Agreement:
+def _agree_on_variants(sites: Mapping[str, tuple[Columns, Variants]], mode: str) -> Agreement:
     """As :func:`agree_on_features`, for genotypes; the first site that has a variant says which allele is counted."""
     reference, labels = _reference(sites, mode)
     matched = {name: match_variants(reference, variants) for name, (_, variants) in sites.items()}
@@ -230,7 +230,7 @@ def _agree_on_variants(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode
     return Agreement(features, plans, FeaturesReport(mode, len(features), lists), _some(reference, keep))
 
 
-def _reference(sites: Mapping[str, tuple[Columns, Variants]], mode: Mode) -> tuple[Variants, tuple[str, ...]]:
+def _reference(sites: Mapping[str, tuple[Columns, Variants]], mode: str) -> tuple[Variants, tuple[str, ...]]:
     """The variants that others are compared with: the first site's, and for a union those that only others have."""
     reference, *others = (variants for _, variants in sites.values())
     for variants in others if mode == "union" else ():
@@ -272,7 +272,7 @@ def _of_site(
     }
     return OfSite(
         dropped=tuple(own[j] for j in range(len(own)) if j not in used),
-        lacking=tuple(labels[j] for j in np.flatnonzero(found.relation == ABSENT)),
+        lacking=tuple(labels[int(j)] for j in np.flatnonzero(found.relation == ABSENT)),
         counts={what: number for what, number in counts.items() if number},
     )
 

@@ -156,7 +156,7 @@ def _relations(first: _Alleles, second: _Alleles) -> tuple[NDArray[np.uint8], ND
     def fits(counted: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
         a = (first.counted == counted) | np.isin(first.counted, unknown) | np.isin(counted, unknown)
         b = (first.other == other) | np.isin(first.other, unknown) | np.isin(other, unknown)
-        return a & b
+        return np.asarray(a & b)
 
     counted, other = second.flipped()
     same, swapped = fits(second.counted, second.other), fits(second.other, second.counted)
