@@ -18,8 +18,7 @@ from .alleles import AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, mat
 from .categories import categories_named, one_hot
 from .checks import check_finite
 from .near_misses import near_misses
-from .readers import read_table
-from .table import Table
+from .readers import Table, read_table
 from .take_columns import take_columns
 
 SHOWN = 5
@@ -30,10 +29,11 @@ def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
 
     Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
     """
-    return _rows(read_table(Path(data)), name, features)
+    return agreed_rows(name, read_table(Path(data)), features)
 
 
-def _rows(table: Table, name: str, features: tuple[str, ...] | int) -> Any:
+def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int) -> Any:
+    """Rows (n x d) of a table that was read; errors are as those of :func:`open_rows`."""
     if isinstance(features, int) or table.feature_names is None:
         wanted = features if isinstance(features, int) else len(features)
         if table.X.shape[1] != wanted:
@@ -73,14 +73,13 @@ def _unusable(found: Matched) -> Any:
     return (found.relation == MISMATCHED) | ((found.relation == AMBIGUOUS) & (flips | ~found.verbatim))
 
 
-def compared_with(name: str, data: str, features: tuple[str, ...] | int) -> tuple[Any, str]:
-    """As :func:`open_rows`, and what the site's owner should know of the agreed columns that the file lacks; empty if none.
+def compared_with(name: str, table: Table, features: tuple[str, ...] | int) -> tuple[Any, str]:
+    """As :func:`agreed_rows`, and what the site's owner should know of the agreed columns that the file lacks; empty if none.
 
     It names columns of the file, so it is for the owner's eyes alone.
     """
-    table = read_table(Path(data))
     try:
-        X = _rows(table, name, features)
+        X = agreed_rows(name, table, features)
     except PolicyError as error:
         raise PolicyError(f"{error}{_hints(table, features)}") from error
     if isinstance(features, int) or table.feature_names is None:

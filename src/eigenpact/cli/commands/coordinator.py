@@ -34,6 +34,8 @@ from ..options import (
     Features,
     FeaturesOption,
     GoOnWithout,
+    Missing,
+    MissingOption,
     Prepare,
     Quiet,
     Scale,
@@ -41,7 +43,7 @@ from ..options import (
     Secure,
     Seed,
     Tol,
-)
+)  # fmt: skip
 from ..running import Settings
 from .site import become
 
@@ -114,6 +116,7 @@ def run(
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 300,
     seed: Seed = 0,
@@ -150,7 +153,7 @@ def run(
         target = str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without, prepare=prepare or [],
+            secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
             features=str(features), check_units=check_units,
         )  # fmt: skip
     raise typer.Exit(_carried_out(asked, folder, owned, new=resume is None, quiet=quiet))
@@ -158,9 +161,9 @@ def run(
 
 def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
     """Carry a run out, new or resumed; give the exit code."""
-    pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
-    pca.set_params(prepare=pca.preparers(owned.federation.features))
-    find_joint_solver(asked.solver, pca.engine)
+    pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
+    if asked.missing != "em":
+        find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
     if new:
         asked.write(folder)

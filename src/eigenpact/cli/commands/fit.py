@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,11 +17,14 @@ from ..consoles import stderr, tell
 from ..options import (
     Center,
     CenterOption,
+    Describe,
     Features,
     FeaturesOption,
     Files,
     GoOnWithout,
     Memory,
+    Missing,
+    MissingOption,
     Prepare,
     Quiet,
     Scale,
@@ -29,9 +32,9 @@ from ..options import (
     Secure,
     Seed,
     Tol,
-)
+)  # fmt: skip
 from ..running import Settings, run
-from ..site_files import communicator, parse_components, read_together
+from ..site_files import communicator, parse_components, parse_descriptions, read_together
 
 
 def command(
@@ -42,6 +45,7 @@ def command(
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -51,6 +55,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    describe: Describe = None,
     features: FeaturesOption = Features.strict,
     memory: Memory = None,
     secure: Secure = False,
@@ -62,13 +67,14 @@ def command(
 
     FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
     .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
-    Columns are matched by name where files have names; --features says what to do where they differ.
+    Columns are matched by name where files have names; --features says what to do where they differ.  A file may be described
+    by a TOML: see eigenpact describe.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), features=str(features),
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing, features=str(features),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -76,9 +82,12 @@ def command(
     try:
         parse_components(components)  # told before files are read
         limit = None if memory is None else parse_memory(memory)
-        chosen = _solver(solver, where, start, proxy)
+        descriptions = parse_descriptions(describe)
+        plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
+        chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        read = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps, features=asked.features)
+        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features}
+        read = read_together(files, comm, proxy, asked.check_output, descriptions, limit, **asked_for)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca.set_params(prepare=pca.preparers(read.names))

@@ -120,7 +120,7 @@ def describe(
     table = read_table(data)
     columns = table.feature_names or table.X.shape[1]
     agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
-    X, lacking = compared_with(name, str(data), agreed)
+    X, lacking = compared_with(name, table, agreed)
     rules = read_policy(policy)
     rules.load()
     check_lacking(data, lacking, compares=rules.compare_columns)
@@ -153,13 +153,14 @@ def transform(
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
     features = owned.federation.features
-    X, lacking = compared_with(owned.party, str(file), features)
+    table = read_table(file)
+    X, lacking = compared_with(owned.party, table, features)
     if lacking and not any(step.kind == "features" for step in pca.preparation_):
         raise InputError(f"{file} {lacking}, and the model is of sites that have all of them; add them")
     names = () if isinstance(features, int) else features
     if pca.n_features_in_ != X.shape[1] or tuple(getattr(pca, "feature_names_in_", ())) != names:
         raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
-    write_scores(output, pca, X, read_table(file).row_ids)
+    write_scores(output, pca, X, table.row_ids)
 
 
 def become(command: list[str], environment: dict[str, str]) -> None:

@@ -8,15 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
+from ...data.readers import read_table
 from ...data.site_rows import compared_with
+from ...data.suggestion import examine
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
 from ...runtime import Policy, read_site_ledger
 from .. import tables
-from ..consoles import harmless, stdout
+from ..consoles import harmless, stdout, tell
 from ..kits import find_kit
 from ..site_settings import ALL_SOLVERS, SHIPPED, SiteFile, read_policy
+from .describe import told
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -39,17 +42,30 @@ def look(site: SiteFile, kit: PartyKit | None = None) -> bool:
     found: dict[str, Any] = {} if kit is None else {"a kit": kit}
     passed = [_line(table, found, what, check, site) for what, check in CHECKS.items()]
     stdout().print(table)
+    if "wrong features" in found:
+        suggest(site.data, found["a kit"].federation.features)
     return all(passed)
+
+
+def suggest(data: Path, features: tuple[str, ...] | int) -> None:
+    """Print the description that would mend a table, if it is one of text."""
+    try:
+        found = examine(data, None if isinstance(features, int) else features)
+    except EigenpactError:  # it was told above
+        return
+    tell(stdout(), f"{data.name} needs a description.  If this is right, write it to {data.name}.toml beside it:\n")
+    tell(stdout(), told(data, found))
 
 
 def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str], site: SiteFile) -> bool:
     try:
-        told, good = check(site, found), True
+        text, good = check(site, found), True
     except EigenpactError as error:
-        told, good = str(error), False
+        text, good = str(error), False
     except KeyError as missing:
-        told, good = f"cannot be checked without {missing.args[0]}", False
-    table.add_row(what, ("partly" if isinstance(told, Partly) else "ok") if good else "NO", harmless(told))
+        text, good = f"cannot be checked without {missing.args[0]}", False
+    mark = ("partly" if isinstance(text, Partly) else "ok") if good else "NO"
+    table.add_row(what, mark, harmless(text, keep="\n"))
     return good
 
 
@@ -73,16 +89,25 @@ def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
 
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
     kit = found["a kit"]
-    X, lacking = compared_with(kit.party, str(site.data), kit.federation.features)
-    found["rows"] = X
+    try:
+        table = read_table(site.data)
+        X, lacking = compared_with(kit.party, table, kit.federation.features)
+        if lacking:
+            check_lacking(site.data, lacking, compares=_compares(site, kit))
+    except EigenpactError:
+        found["wrong features"] = True
+        raise
+    found["rows"], notes = X, "".join(f"\n{note}" for note in table.notes)
     if lacking:
-        try:
-            compares = read_policy(site.policy, secure=kit.federation.secure).compare_columns
-        except EigenpactError:
-            compares = False  # the line of the policy says why
-        check_lacking(site.data, lacking, compares=compares)
-        return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union")
-    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}"
+        return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union{notes}")
+    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+
+
+def _compares(site: SiteFile, kit: PartyKit) -> bool:
+    try:
+        return read_policy(site.policy, secure=kit.federation.secure).compare_columns
+    except EigenpactError:
+        return False  # the line of the policy says why
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
