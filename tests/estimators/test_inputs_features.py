@@ -49,6 +49,16 @@ def test_union_says_what_it_needs():
         ep.FederatedPCA(2, features="union").fit(sites)
 
 
+def test_union_with_filled_means_is_the_pca_of_the_filled_table():
+    sites = tables()
+    sites["B"] = sites["B"].drop(columns=["bmi", "rate"])
+    pca = ep.FederatedPCA(3, features="union", missing="mean", random_state=0).fit(sites)
+    pooled = pd.concat([X.reindex(columns=NAMES) for X in sites.values()])
+    truth = PCA(3, svd_solver="full").fit(pooled.fillna(pooled.mean()).to_numpy())
+    np.testing.assert_allclose(np.abs(pca.components_ @ truth.components_.T), np.eye(3), atol=1e-7)
+    assert pca.features_report_.sites["B"].lacking == ("bmi", "rate")
+
+
 @pytest.mark.parametrize("mode", ["strict", "intersection", "union"])
 def test_where_all_sites_are_equal_every_mode_gives_the_same_bits(mode):
     sites = tables()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.lacking import COMMON, Common
 from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
@@ -33,6 +32,7 @@ from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
+from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
     Missing,
     check_likely,
@@ -45,38 +45,10 @@ from .missing import (
 )
 from .plans import parts_to_prepare, plan_of
 from .projection import Projecting
-from .results import UNSEEN, Result, precision
-
-DWARFS = 0.999
-"""Share of the variance from which on one feature is said to dwarf the others."""
+from .results import Result, precision
 
 FILLING = frozenset({"fill", "expect", "genotypes"})
 """Kinds of steps after which no entry is missing."""
-
-WORTH_TELLING = 2.0
-"""How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JointResult(Result):
-    """Attributes of a fitted :class:`FederatedPCA`; ``basis`` (d x k) is float64 even where rows are single precision."""
-
-    basis: Array = field(metadata=UNSEEN)
-    n_components: int
-    n_samples_seen: int
-    components: Array
-    mean: Array
-    scale: Array
-    explained_variance: Array
-    explained_variance_ratio: Array
-    singular_values: Array
-    noise_variance: float
-    between_site_share: float
-    between_site_share_before: float | None = None
-    angle_estimate: float | None
-    solver_choice: list[Any]
-    dropped_features: tuple[int, ...] = ()
-    preparation: tuple[Step, ...] = ()
 
 
 class FederatedPCA(Projecting, PooledEstimator):
@@ -308,9 +280,9 @@ class FederatedPCA(Projecting, PooledEstimator):
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
-        limits = _limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
-        angle, limited = _limited(solution.angle, limits)
-        advice = self._advice_on_units(components, ratios)
+        limits = rounding_limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
+        angle, limited = limited_angle(solution.angle, limits)
+        advice = advice_on_units(components, ratios, getattr(self, "feature_names_in_", None)) if self.scale is None else ""
         return JointResult(
             n_components=k,
             n_features_in=d,
@@ -334,17 +306,6 @@ class FederatedPCA(Projecting, PooledEstimator):
             doubts=tuple(self._doubts_of(solution, advice)),
             **told | {"solver": solution.notes.get("solver", told["solver"])},
         )
-
-    def _advice_on_units(self, components: Array, ratios: Array) -> str:
-        """What to say where one feature has nearly all the variance: usually a matter of its unit."""
-        if self.scale is not None or components.shape[1] < 2 or len(components) == 0:
-            return ""
-        feature = int(np.argmax(np.abs(components[0])))
-        if components[0, feature] ** 2 < DWARFS or ratios[0] < DWARFS:
-            return ""
-        names = getattr(self, "feature_names_in_", None)
-        name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
-        return f"{name} has {ratios[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
 
     def _doubts_of(self, solution: Solution, advice: str) -> Iterator[str]:
         k, cut = len(solution.eigenvalues), solution.cut
@@ -435,24 +396,3 @@ class FederatedPCA(Projecting, PooledEstimator):
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
         return float(np.mean(self.score_samples(X)))
-
-
-def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
-    """The sines that rounded rows and components allow at best, by what limits them.
-
-    Components are rounded to ``dtype``.  A mean m known to eps ||m|| adds eps^2 m m^T to the covariance.  ``offset`` is ||m|| in
-    the units of the components, ``variance`` that of the last one.
-    """
-    centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
-    rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
-    return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
-
-
-def _limited(angle: float | None, limits: dict[str, float]) -> tuple[float | None, str]:
-    """An estimated sine with what limits it added, and what to say of the largest limit if it is worth telling."""
-    if angle is None:
-        return None, ""
-    estimate = min(1.0, float(np.linalg.norm([angle, *limits.values()])))
-    what = max(limits, key=limits.__getitem__)
-    told = limits[what] > WORTH_TELLING * max(angle, EXACT_ANGLE)
-    return estimate, f"{what} limits the sine to about {estimate:.1e}" if told else ""
