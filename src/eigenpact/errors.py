@@ -101,3 +101,7 @@ class NotIdentifiableWarning(UserWarning):
 
 class SiteLeftOutWarning(UserWarning):
     """A site's replies could not be true, and the answer was found without it; the message names the site and says why."""
+
+
+class UnitsWarning(UserWarning):
+    """A column looks to be in another unit at one site: off by a power of ten, or by a known factor between two units."""

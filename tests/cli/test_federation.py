@@ -20,7 +20,7 @@ import eigenpact as ep
 from eigenpact.algorithms import start
 from eigenpact.algorithms.consensus import krylov
 from eigenpact.cli import app
-from eigenpact.cli.commands import coordinator, site
+from eigenpact.cli.commands import coordinator, federation, site
 from eigenpact.cli.site_settings import SiteFile, read_policy
 from eigenpact.engines.flare.kits import Kit
 from eigenpact.errors import FileError, InputError, PolicyError
@@ -463,3 +463,28 @@ def test_settings_are_not_read_from_pipes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "policy.toml")
     with pytest.raises(FileError, match="is a pipe, not a file"):
         read_policy(tmp_path / "policy.toml")
+
+
+def test_a_site_that_lacks_columns_is_told_which_and_what_looks_alike(kits: Path, run: Callable[..., Any]) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 4)).round(3).tolist()
+    lines = ["age,bmi,Glucose (mg/dL),pressure", *(",".join(map(str, row)) for row in rows)]
+    (kits / "north" / "patients.csv").write_text("\n".join(lines) + "\n")
+    lacks = "lacks the agreed columns glucose, rate (2 of 5); is 'Glucose (mg/dL)' of the file 'glucose'?"
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    told = " ".join(result.stdout.split())
+    assert f"features NO patients.csv {lacks}; add them" in told
+    assert "set compare_columns = true" in told
+    path = kits / "north" / "policy.toml"
+    path.write_text(path.read_text().replace("compare_columns = false", "compare_columns = true"))
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    assert f"features partly {lacks}; this site takes part only in runs with --features intersection or union" in told
+
+
+def test_a_consortium_may_agree_on_the_variants_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "agreed.bim").write_text("1 rs1 0 10 A G\n1 rs2 0 20 C T\n")
+    consortium = tmp_path / "consortium.toml"
+    consortium.write_text(re.sub(r"features = .*", 'features = "agreed.bim"', CONSORTIUM))
+    assert federation.read_consortium(consortium).features == ("rs1 1:10 A/G", "rs2 1:20 C/T")

@@ -6,53 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from eigenpact.data.checks import check_finite, check_numeric, check_same_features
+from eigenpact.data.checks import check_finite, check_numeric
 from eigenpact.errors import InputError, InputTypeError
-
-
-def test_the_same_names_in_another_order_give_a_permutation():
-    names = ["age", "bmi", "chol"]
-    orders = check_same_features({"A": (3, names), "B": (3, ["chol", "age", "bmi"]), "C": (3, tuple(names))})
-    assert orders["A"] is None
-    assert orders["C"] is None
-    assert [np.array(["chol", "age", "bmi"])[j] for j in orders["B"]] == names
-
-
-def test_sites_without_names_are_only_counted():
-    orders = check_same_features({"A": (2, None), "B": (2, ["x", "y"]), "C": (2, ["y", "x"])})
-    assert orders["A"] is None
-    assert orders["B"] is None
-    assert_array_equal(orders["C"], [1, 0])
-    with pytest.raises(InputError, match="'B' has 3 features, site 'A' has 2"):
-        check_same_features({"A": (2, None), "B": (3, None)})
-
-
-def test_different_features_are_listed():
-    with pytest.raises(InputError, match=r"compared with 'A', 'B' lacks \['bmi'\] and has in addition \['BMI'\]"):
-        check_same_features({"A": (2, ["age", "bmi"]), "B": (2, ["age", "BMI"])})
-
-
-def test_at_most_five_names_are_listed():
-    many = [f"f{i}" for i in range(9)]
-    with pytest.raises(InputError, match=r"'f1', 'f2', 'f3', 'f4', 'f5'\] and 3 more") as caught:
-        check_same_features({"A": (9, many), "B": (1, ["f0"])})
-    assert "'f6'" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("sites", "message"),
-    [
-        ({}, "no sites"),
-        ({"A": (2, ["x", "x"])}, r"site 'A' has repeated feature names \['x'\]"),
-        ({"A": (2, ["x"])}, "2 features but 1 feature names"),
-    ],
-)
-def test_bad_feature_lists_are_named(sites, message):
-    with pytest.raises(InputError, match=message):
-        check_same_features(sites)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, sparse.csc_matrix, sparse.coo_array])

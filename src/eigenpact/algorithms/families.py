@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
+from .lacking import COMMON
 from .method import FamilyName, Part
 from .missing.em import LikelySolution
 from .missing.mean import MEAN_FILL
@@ -71,7 +72,7 @@ PREPARING = (
 )
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, COMMON, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

@@ -42,6 +42,7 @@ from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
+from .lacking import STRICT, Common, common_features
 from .method import Part
 from .parameters import check_n_components
 from .prepare.moments import share_between
@@ -148,8 +149,8 @@ class Problem:
     """What the user asked for, before any data are seen.
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
-    ``min_nonzero`` entries are not zero are dropped.  ``prepare`` agrees on what else is done to the rows first.  With
-    ``secured``, the sums of set-up do not tell sites apart.
+    ``min_nonzero`` entries are not zero are dropped, and those that sites lack are, by ``features``; ``prepare`` does the rest.
+    With ``secured``, the sums of set-up do not tell sites apart.
     """
 
     n_components: int | float | None = None
@@ -159,6 +160,7 @@ class Problem:
     max_rounds: int = 3000
     seed: int = 0
     min_nonzero: int = 0
+    features: Common = STRICT
     prepare: tuple[Preparer, ...] = ()
     secured: bool = False
 
@@ -276,8 +278,9 @@ class Setup:
 async def agree(problem: Problem) -> Setup:
     """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
+    common = await common_features(problem.features)
     share_before = await share_between() if problem.prepare and not problem.secured else None
-    preparation = await agree_on(problem.prepare)
+    preparation = (*common, *await agree_on(problem.prepare))
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
     mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len({*dropped, *taken_out(preparation)}))
@@ -293,8 +296,7 @@ async def agree(problem: Problem) -> Setup:
     else:
         await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale, np.float64(total))
     offset = 0.0 if problem.center is False else float(np.hypot.reduce(mean / scale))  # which does not overflow
-    if problem.center == "site":
-        offset = float(np.hypot(offset, np.sqrt(between / n)))
+    offset = float(np.hypot(offset, np.sqrt(between / n))) if problem.center == "site" else offset
     return Setup(
         n_sites=int(n_sites),
         single=bool(n_single == n_sites),

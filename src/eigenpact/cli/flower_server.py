@@ -59,6 +59,7 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         seed=int(settings["seed"]),
         secure=bool(settings["secure"]),
         go_on_without=int(settings["go-on-without"]),
+        features=str(settings["agreement"]),
     )
     asked.check_output()
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())

@@ -32,9 +32,24 @@ class Missing(StrEnum):
     em = "em"
 
 
+class Features(StrEnum):
+    """What is done where sites have different columns."""
+
+    strict = "strict"
+    intersection = "intersection"
+    union = "union"
+
+
 Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+FeaturesOption = Annotated[
+    Features,
+    typer.Option(help="Where sites have different columns: refuse (strict), use those that all have, or those that any has."),
+]
+CheckUnits = Annotated[
+    bool, typer.Option("--check-units", help="Have sites look for columns in another unit; each tells its own log alone.")
+]
 Prepare = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.features_report import FeaturesReport
 from ..errors import InputError
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
@@ -39,6 +40,8 @@ class Settings:
     go_on_without: int = 0
     prepare: tuple[str, ...] | list[str] = ()
     missing: str = "refuse"
+    features: str = "strict"
+    check_units: bool = False
 
     def estimator(self, features: Any = None, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say, ``features`` are the columns, once they are known."""
@@ -50,6 +53,7 @@ class Settings:
         said["secure"] = Secured(self.go_on_without) if self.secure else False
         said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
         said["missing"] = str(self.missing)
+        said |= {"features": self.features, "check_units": self.check_units}
         chosen = said | preprocessing(self.center, self.scale) | parameters
         pca = FederatedPCA(parse_components(self.components), **chosen)
         return pca if features is None else pca.set_params(prepare=pca.preparers(features))
@@ -59,11 +63,19 @@ class Settings:
         check_model_target(self.output, overwrite=self.overwrite)
 
 
-def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True) -> list[str]:
+def fit_and_save(
+    settings: Settings,
+    pca: FederatedPCA,
+    X: Any = None,
+    features: Any = None,
+    *,
+    report: FeaturesReport | None = None,
+    leads: bool = True,
+) -> list[str]:
     """Fit and write the model; give what happened to sites.
 
-    ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names.  Of several
-    processes that fit together only the one that ``leads`` writes.
+    ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names, and ``report``
+    what was done to agree on them before.  Of several processes that fit together only the one that ``leads`` writes.
     """
     with unwarned():  # told with the result
         pca.fit(X)
@@ -71,17 +83,27 @@ def fit_and_save(settings: Settings, pca: FederatedPCA, X: Any = None, features:
         return []
     if isinstance(features, tuple):
         pca.feature_names_in_ = np.array(features, dtype=object)
+        pca.features_report_ = pca.features_report_.named(features)
+    if report is not None:
+        pca.features_report_ = report
     save_model(pca, settings.output, overwrite=settings.overwrite)
     noted = ("lost", "joined", "refused")
     return [f"{message.sender} {message.note}" for message in pca.ledger_ if message.note.startswith(noted)]
 
 
 def run(
-    settings: Settings, pca: FederatedPCA, X: Any = None, features: Any = None, *, leads: bool = True, quiet: bool = False
+    settings: Settings,
+    pca: FederatedPCA,
+    X: Any = None,
+    features: Any = None,
+    *,
+    report: FeaturesReport | None = None,
+    leads: bool = True,
+    quiet: bool = False,
 ) -> int:
     """As :func:`fit_and_save`, shown on the console; give the exit code: 0 converged, 1 not converged."""
     with shown_rounds(stderr(), quiet=quiet or not leads) as callback:
-        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, leads=leads)
+        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, report=report, leads=leads)
     for note in happened:
         tell(stderr(), note, "yellow")
     if leads and not quiet:

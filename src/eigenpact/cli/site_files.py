@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..data.checks import check_finite, check_same_features
+from ..data.agreement import Agreement, Columns, agree_on_features, check_gaps
+from ..data.categories import Dictionary, all_categories, categories_in, one_hot, one_hot_names
+from ..data.checks import check_finite
 from ..data.description import Description
-from ..data.readers import Table, read_sites, site_of
+from ..data.features_report import FeaturesReport
+from ..data.readers import Table, Variants, read_sites, site_of
+from ..data.take_columns import check_fits, is_sparse, take_columns
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
+from ..numerics.units import quartiles, units_in_doubt
 from .consoles import stderr, tell
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
@@ -68,6 +74,15 @@ def tell_notes(tables: Mapping[str, Table]) -> None:
             tell(stderr(), f"{name}: {note}")
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What was read: rows of this rank's sites, columns as agreed on; names of the features, if any; what is to be told."""
+
+    held: dict[str, Any]
+    names: tuple[str, ...] | None
+    report: FeaturesReport
+
+
 def read_together(
     files: list[str],
     comm: Any,
@@ -77,13 +92,16 @@ def read_together(
     memory: int | None = None,
     *,
     missing: bool = False,
-) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
+    features: str = "strict",
+) -> Read:
+    """Read this rank's sites and agree with the others on features; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
-    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.  Ranks tell each other
+    names of columns, variants and categories, and quartiles, by which units are compared.
     """
     read: dict[str, Table] = {}
+    facts: dict[str, Any] = {}
     error = ""
     try:
         if comm.rank == 0:
@@ -97,31 +115,75 @@ def read_together(
         tell_notes(read)
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names, missing=missing)
+        facts = {name: _facts(name, table) for name, table in read.items()}
     except EigenpactError as caught:
         if comm.size == 1:
             raise
         error = str(caught)
-    told = share(comm, {"error": error, "sites": {name: (t.X.shape[1], t.feature_names) for name, t in read.items()}})
-    features = _merge(told, len(files))
-    orders = check_same_features(features)
+    told = share(comm, {"error": error, "sites": facts})
+    everyone = _merge(told, len(files))
+    dictionary = all_categories(site["categories"] for site in everyone.values())
+    agreed = agree_on_features({name: _columns(site, dictionary) for name, site in everyone.items()}, features)
+    check_gaps(agreed, filled=missing)
+    for name, site in everyone.items():
+        check_fits(agreed.plans[name], sparse=site["sparse"])  # on every rank, whoever holds the site
     if proxy is not None and proxy not in told[0]["sites"]:
         where = "" if comm.size == 1 else " read by rank 0 (list its file first)"
         raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
-    names = next((names for _, names in features.values() if names is not None), None)
-    held = {name: table.X if orders[name] is None else table.X[:, orders[name]] for name, table in read.items()}
-    return held, names
+    whole = {name: one_hot(table, dictionary, f"site {name!r}") for name, table in read.items()}
+    held = {name: take_columns(table.X, agreed.plans[name]) for name, table in whole.items()}
+    return Read(held, agreed.features, replace(agreed.report, notes=agreed.report.notes + _units(everyone, agreed)))
 
 
-def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, tuple[int, tuple[str, ...] | None]]:
-    """Number of features and their names for the sites of all ranks, in the order of the files."""
+def _facts(name: str, table: Table) -> dict[str, Any]:
+    """What a rank tells the others of a site, as JSON can hold it."""
+    of = table.variants
+    variants = None
+    if of is not None:
+        variants = [of.chromosome, np.asarray(of.position).tolist(), of.ids, of.counted, of.other]
+    found = None if of is not None else quartiles(table.X)
+    return {
+        "count": int(table.X.shape[1]),
+        "sparse": is_sparse(table.X),
+        "names": table.feature_names,
+        "variants": variants,
+        "categories": categories_in(table, f"site {name!r}"),
+        "quartiles": None if found is None else found.tolist(),
+    }
+
+
+def _columns(site: Mapping[str, Any], dictionary: Dictionary) -> Columns:
+    """A site's columns from what its rank told, those of categories among them."""
+    names, added = site["names"], one_hot_names(dictionary, site["categories"])
+    variants = None
+    if site["variants"] is not None:
+        chromosome, position, ids, counted, other = site["variants"]
+        variants = Variants(tuple(chromosome), np.array(position, dtype=np.int64), tuple(ids), tuple(counted), tuple(other))
+    return Columns(site["count"] + len(added), None if names is None else (*names, *added), variants)
+
+
+def _units(everyone: Mapping[str, Mapping[str, Any]], agreed: Agreement) -> tuple[str, ...]:
+    """Columns that look to be in another unit at one site; those of categories have none."""
+    found: dict[str, Any] = {}
+    for name, site in everyone.items():
+        if site["quartiles"] is not None:
+            plan, own = agreed.plans[name].columns, np.array(site["quartiles"])
+            at = np.arange(agreed.report.n_features) if plan is None else plan
+            rest = max(1, int(at.max(initial=0)) + 2 - own.shape[1])  # columns of categories; the last is what the site lacks
+            found[name] = np.hstack([own, np.full((3, rest), np.nan)])[:, at]
+    return tuple(doubt.told(agreed.features) for doubt in units_in_doubt(found))
+
+
+def _merge(told: list[dict[str, Any]], n_files: int) -> dict[str, dict[str, Any]]:
+    """What is told of the sites of all ranks, in the order of the files."""
     errors = [facts["error"] for facts in told if facts["error"]]
     if errors:
         raise InputError(errors[0])
-    merged: dict[str, tuple[int, tuple[str, ...] | None]] = {}
+    merged: dict[str, dict[str, Any]] = {}
     per_rank = [list(facts["sites"].items()) for facts in told]
     for i in range(n_files):
-        name, (count, names) = per_rank[i % len(told)][i // len(told)]
+        name, site = per_rank[i % len(told)][i // len(told)]
         if name in merged:
             raise InputError(f"two sites are named {name!r}; rename a file, or write name=path to name its site")
-        merged[name] = count, None if names is None else tuple(names)
+        merged[name] = site
     return merged

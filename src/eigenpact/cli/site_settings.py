@@ -12,7 +12,7 @@ from typing import Any
 from ..engines.federation.kits import PartyKit
 from ..engines.federation.sites import SiteFacts
 from ..errors import FileError, InputError
-from ..estimators.plans import functions_of
+from ..estimators.plans import functions_of, functions_to_compare
 from ..estimators.registry import solvers_for
 from ..runtime import Policy
 from ..runtime.forms import fits
@@ -53,6 +53,7 @@ max_delta = 1e-6
 max_shares = 1           # sites that noise may be divided among, which then must trust each other; 1 if sums are not secured
 rows_per_person = 1      # the most rows of one person in this table, which private solvers hide together
 allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
+compare_columns = false  # true: runs that count which agreed columns each site has (--features), and compare units
 secure = "{{secure}}"    # "required": this site replies to secured sums alone, of which nobody sees its part; else "allowed"
 # allow_site_means = true  # center="site": sums then tell few sites' means apart; by default not where secure = "required"
 max_failures = 3         # secured runs that may fail because of this table; then only noise leaves, until you raise this
@@ -148,6 +149,7 @@ def read_policy(path: Path | None, *, secure: bool = False) -> Policy:
     if not policy.solvers:
         raise InputError(f"{path} allows no solver; add a line such as solvers = {json.dumps(list(SHIPPED))}")
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}
+    own |= set(functions_to_compare()) if policy.compare_columns else set()
     unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
     if unknown and not policy.modules:
         raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")

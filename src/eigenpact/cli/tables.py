@@ -41,9 +41,12 @@ def _facts(pca: FederatedPCA) -> list[tuple[str, str]]:
     named = "named" if hasattr(pca, "feature_names_in_") else "without names"
     up, down = bytes_text(pca.ledger_.bytes_up), bytes_text(pca.ledger_.bytes_down)
     angle = "unknown" if pca.angle_estimate_ is None else f"{pca.angle_estimate_:.1e}"
+    report = getattr(pca, "features_report_", None)
+    agreed = [] if report is None or report.nothing_changed else [("features", report.in_short())]
     return [
         ("sites", f"{len(pca.sites_)}: {names}"),
         ("rows", f"{pca.n_samples_seen_} of {pca.n_features_in_} features, {named}"),
+        *agreed,
         ("centre", f"{pca.center or 'none'}, scale: {pca.scale or 'none'}"),
         *([("prepared", "; ".join(map(str, pca.preparation_)))] if pca.preparation_ else []),
         ("solver", pca.solver_ + (" (chosen by auto)" if pca.solver == "auto" else "")),

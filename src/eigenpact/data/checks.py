@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,48 +15,6 @@ from ..numerics.sources import RowSource, as_rows, pieces
 
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
-
-
-def check_same_features(sites: Mapping[str, tuple[int, Sequence[str] | None]]) -> dict[str, NDArray[np.intp] | None]:
-    """Check that all sites have the same features; return how to reorder the columns of each site.
-
-    Parameters
-    ----------
-    sites : mapping of site name to (n_features, feature names or None)
-        The first site gives the number of features, the first site that has names gives their order.  A site without names
-        is taken to be in that order.
-
-    Returns
-    -------
-    dict of site name to an int array (length n_features) or None
-        ``X[:, order]`` puts the site's columns in the common order; None means they already are.
-
-    Examples
-    --------
-    >>> check_same_features({"A": (2, ["age", "bmi"]), "B": (2, ["bmi", "age"])})
-    {'A': None, 'B': array([1, 0])}
-    """
-    if not sites:
-        raise InputError("no sites were given; give at least one")
-    for name, (n_features, names) in sites.items():
-        _check_names(name, n_features, names)
-    first = next(iter(sites))
-    n_features = sites[first][0]
-    named = next((name for name, (_, names) in sites.items() if names is not None), None)
-    wanted = () if named is None else sites[named][1] or ()
-    orders: dict[str, NDArray[np.intp] | None] = {}
-    for name, (count, names) in sites.items():
-        orders[name], difference = (None, "") if names is None else match_columns(wanted, names)
-        if difference:
-            raise InputError(
-                f"sites {named!r} and {name!r} have different features ({len(wanted)} and {len(names or ())}): compared with "
-                f"{named!r}, {name!r} {difference}; every site needs the same columns: rename, drop or add them"
-            )
-        if count != n_features:
-            raise InputError(
-                f"site {name!r} has {count} features, site {first!r} has {n_features}; every site needs the same columns"
-            )
-    return orders
 
 
 def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, *, missing: bool = False) -> None:
@@ -157,7 +115,8 @@ def check_numeric(name: str, X: Any) -> None:
     check_real(f"site {name!r}", X)
 
 
-def _check_names(name: str, n_features: int, names: Sequence[str] | None) -> None:
+def check_names(name: str, n_features: int, names: Sequence[str] | None) -> None:
+    """Refuse a site's names of columns that are not as many as its columns, or not all different."""
     if names is None:
         return
     if len(names) != n_features:
@@ -173,17 +132,21 @@ def match_columns(wanted: Sequence[str], names: Sequence[str]) -> tuple[NDArray[
     >>> match_columns(["age", "bmi"], ["bmi", "age"]), match_columns(["age", "bmi"], ["age", "rate"])
     ((array([1, 0]), ''), (None, "lacks ['bmi'] and has in addition ['rate']"))
     """
-    missing = sorted(set(wanted) - set(names))
-    extra = sorted(set(names) - set(wanted))
-    differences = [
+    different = differences(wanted, names)
+    if different or tuple(names) == tuple(wanted):
+        return None, different
+    at = {feature: column for column, feature in enumerate(names)}
+    return np.array([at[feature] for feature in wanted], dtype=np.intp), ""
+
+
+def differences(wanted: Sequence[str], names: Sequence[str]) -> str:
+    """How names differ from those that are wanted, in whatever order; empty if they do not."""
+    missing, extra = sorted(set(wanted) - set(names)), sorted(set(names) - set(wanted))
+    return " and ".join(
         f"{what} {some[:SHOWN]}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
         for what, some in (("lacks", missing), ("has in addition", extra))
         if some
-    ]
-    if differences or tuple(names) == tuple(wanted):
-        return None, " and ".join(differences)
-    at = {feature: column for column, feature in enumerate(names)}
-    return np.array([at[feature] for feature in wanted], dtype=np.intp), ""
+    )
 
 
 def _bad_entries(table: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:

@@ -64,6 +64,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
         table = READERS[extension](file, said, memory)
+        table = replace(table, categorical=tuple(name for name in said.categorical if name in table.texts))
     except FileError:
         raise
     except FileNotFoundError as error:

@@ -1,19 +1,31 @@
-"""A site's rows for a federation: read from its own file, columns in the agreed order.  Runs at the site."""
+"""A site's rows for a federation: read from its own file, columns as they were agreed on.  Runs at the site.
+
+The agreed list of features is in the site's kit, and says all that is agreed: names of columns in their order; ``sex=f``,
+``sex=m`` for the categories of a column; variants with their alleles (``alleles.py``).  A column that the table lacks holds NaN.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import PolicyError
+import numpy as np
+
+from ..errors import InputError, PolicyError
+from .agreement import SitePlan, plan_for
+from .alleles import AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, match_variants, variants_named
+from .categories import categories_named, one_hot
 from .checks import check_finite
+from .near_misses import near_misses
 from .readers import Table, read_table
+from .take_columns import take_columns
 
 SHOWN = 5
 
 
 def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
-    """Rows (n x d) of a file; an error names the columns that are missing, not agreed on, or not finite.
+    """Rows (n x d) of a file; an error names the columns that are not finite, or says that the agreed ones are not there.
 
     Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
     """
@@ -22,22 +34,82 @@ def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
 
 def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int) -> Any:
     """Rows (n x d) of a table that was read; errors are as those of :func:`open_rows`."""
-    names = table.feature_names
-    wanted = features if isinstance(features, int) else len(features)
-    if isinstance(features, int) or names is None:
+    if isinstance(features, int) or table.feature_names is None:
+        wanted = features if isinstance(features, int) else len(features)
         if table.X.shape[1] != wanted:
             raise PolicyError(
                 f"rule features: this site's table has {table.X.shape[1]} columns, agreed on are {wanted}; give those"
             )
-        X = table.X
-    else:
-        missing = [feature for feature in features if feature not in names]
-        if missing:
-            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-            named = ", ".join(missing[:SHOWN])
-            raise PolicyError(
-                f"rule features: this site's table lacks the agreed columns {named}{more}; add them, or rename columns"
-            )
-        X = table.X[:, [names.index(feature) for feature in features]]
-    check_finite(name, X, None if isinstance(features, int) else features)
-    return X
+        check_finite(name, table.X, None if isinstance(features, int) else features)
+        return table.X
+    table, plan = fitted_to(table, features, f"site {name!r}")
+    if plan.lacking.size == len(features):
+        shown = ", ".join(features[:SHOWN])
+        raise PolicyError(f"rule features: this site's table has none of the agreed columns ({shown}, ...); rename columns")
+    own = np.arange(table.X.shape[1]) if plan.columns is None else plan.columns[plan.columns >= 0]
+    check_finite(name, table.X[:, own], [table.feature_names[j] for j in own] if table.feature_names else None)
+    return take_columns(table.X, plan)
+
+
+def fitted_to(table: Table, features: Sequence[str], whose: str = "the table") -> tuple[Table, SitePlan]:
+    """A table with columns for its categories, and how its columns become the agreed ones; -1 for those that it lacks.
+
+    Variants whose alleles cannot be compared with the agreed ones are lacking.
+    """
+    if table.categorical:
+        table = one_hot(table, categories_named(features, table.categorical), whose)
+    reference = None if table.variants is None else variants_named(features)
+    if reference is None or table.variants is None:
+        return table, plan_for(features, table.feature_names or ())
+    found = match_variants(reference, table.variants)
+    columns, swapped = np.where(_unusable(found), -1, found.columns), np.isin(found.relation, (SWAPPED, BOTH))
+    as_is = np.array_equal(columns, np.arange(table.X.shape[1]))
+    return table, SitePlan(None if as_is else columns, swapped if swapped.any() else None)
+
+
+def _unusable(found: Matched) -> Any:
+    """Variants in doubt: other alleles, or ambiguous ones that are written otherwise or in a table with flipped strands."""
+    flips = bool(np.isin(found.relation, (FLIPPED, BOTH)).any())
+    return (found.relation == MISMATCHED) | ((found.relation == AMBIGUOUS) & (flips | ~found.verbatim))
+
+
+def compared_with(name: str, table: Table, features: tuple[str, ...] | int) -> tuple[Any, str]:
+    """As :func:`agreed_rows`, and what the site's owner should know of the agreed columns that the file lacks; empty if none.
+
+    It names columns of the file, so it is for the owner's eyes alone.
+    """
+    try:
+        X = agreed_rows(name, table, features)
+    except PolicyError as error:
+        raise PolicyError(f"{error}{_hints(table, features)}") from error
+    if isinstance(features, int) or table.feature_names is None:
+        return X, ""
+    lacking = [features[j] for j in fitted_to(table, features)[1].lacking]
+    if not lacking:
+        return X, ""
+    named = ", ".join(lacking[:SHOWN]) + (f" and {len(lacking) - SHOWN} more" if len(lacking) > SHOWN else "")
+    return X, f"lacks the agreed columns {named} ({len(lacking)} of {len(features)}){_hints(table, features)}"
+
+
+def _hints(table: Table, features: tuple[str, ...] | int) -> str:
+    """Columns of the file that may be agreed ones under another name, in words."""
+    if isinstance(features, int) or table.feature_names is None or table.variants is not None:
+        return ""
+    known = set(table.feature_names)
+    near = near_misses([f for f in features if f not in known], [f for f in table.feature_names if f not in set(features)])
+    return "".join(f"; is {own!r} of the file {agreed!r}?" for own, agreed in near[:SHOWN])
+
+
+def rows_for_model(table: Table, features: Sequence[str], whose: str) -> Any:
+    """Rows (n x d) of a table with columns as a model has them, alleles swapped where the model counts the other one.
+
+    An error names what the table lacks; further columns are refused, too, except for variants.
+    """
+    table, plan = fitted_to(table, features, whose)
+    lacking = [features[j] for j in plan.lacking]
+    extra = [] if table.variants is not None else [f for f in table.feature_names or () if f not in set(features)]
+    if lacking or extra:
+        told = [f"{what} {some[:SHOWN]}" for what, some in (("lacks", lacking), ("has in addition", extra)) if some]
+        hints = _hints(table, tuple(features))
+        raise InputError(f"{whose}, compared with the model, {' and '.join(told)}; rename, drop or add columns{hints}")
+    return take_columns(table.X, plan)

@@ -45,6 +45,8 @@ class Table:
     variants : Variants, or None where the columns are no variants
     texts : mapping of str to sequence of str (length n_rows)
         Columns of text, which are no features: categories, labels.
+    categorical : tuple of str
+        Which of the texts are categories, to become features (``categories.py``).
     notes : tuple of str
         What was found out about the file, and should be said.
     """
@@ -55,6 +57,7 @@ class Table:
     variants: Variants | None = None
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
 
 
 Reader = Callable[[Path, Description, int | None], Table]

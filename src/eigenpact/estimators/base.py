@@ -53,6 +53,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """What sites keep of the answer, besides what the solver declares."""
     _scores_by_site = False
     """Whether scores depend on the site whose rows they are of."""
+    _elsewhere = False
+    """Whether the engine holds all rows, and this process none."""
     _takes_gaps = False
     """Whether NaN stands for a missing entry, and rows may stay on disk."""
 
@@ -68,6 +70,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         here: dict[str, Any] = {}
         if held is None:
             held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+        self._elsewhere = not held and not engine.spread
         if held and not engine.spread:
             rows = sum(int(part.shape[0]) for part in held.values())
             if rows < 2:

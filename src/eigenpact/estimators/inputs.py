@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,18 +15,24 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
+from ..data.agreement import Agreement, Columns, SitePlan, agree_on_features, check_gaps
 from ..data.checks import (
     check_finite,
     check_not_masked,
     check_numeric,
     check_real,
-    check_same_features,
     complex_error,
 )
-from ..errors import InputError, InputTypeError
+from ..data.features_report import FeaturesReport, OfSite
+from ..data.take_columns import take_columns
+from ..errors import InputError, InputTypeError, UnitsWarning
 from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
+from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
+
+SHOWN = 5
+"""Columns in doubt that a warning names."""
 
 
 def is_several_sites(X: Any) -> bool:
@@ -44,7 +52,8 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
     """Check what was passed to ``fit`` and sort it into sites, in the user's order: name -> rows (n, d).
 
     With ``gaps``, NaN stands for a missing entry.  Rows on disk (memory maps, zarr and HDF5 arrays, sources) stay there.  Sets
-    ``n_features_in_`` and feature names on the estimator.
+    ``n_features_in_`` and feature names on the estimator, and
+    ``features_report_`` on one that has a parameter ``features``.
     """
     if is_several_sites(X):
         if sites is not None:
@@ -68,6 +77,7 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
     for name, part in parts.items():
         check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)
+    _remember_report(estimator, FeaturesReport("strict", int(whole.shape[1]), dict.fromkeys(parts, OfSite())))
     return parts
 
 
@@ -110,19 +120,53 @@ def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, Any]:
-    tables = {name: part for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
-    features = {name: (int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
-    orders = check_same_features(features) if len(features) > 1 else {}
+    agreed = _agreed(estimator, named, gaps)
     checked: dict[str, Any] = {}
     for name, part in named.items():
-        table = part.iloc[:, orders[name]] if orders.get(name) is not None and hasattr(part, "iloc") else part
-        checked[name] = _checked(estimator, name, table, alone=len(named) == 1, gaps=gaps)
+        plan, own = agreed.plans.get(name, SitePlan()), part
+        if plan.columns is not None and hasattr(part, "iloc"):
+            has = plan.columns >= 0
+            own = part.iloc[:, plan.columns[has]]
+            plan = SitePlan() if has.all() else SitePlan(np.where(has, np.cumsum(has) - 1, -1))
+        checked[name] = take_columns(_checked(estimator, name, own, alone=len(named) == 1, gaps=gaps), plan)
     _remember_features(estimator, next((part for part in named.values() if _feature_names(part)), next(iter(named.values()))))
+    if agreed.features is not None and agreed.report.mode != "strict":
+        estimator.n_features_in_ = len(agreed.features)
+        if hasattr(estimator, "feature_names_in_"):
+            estimator.feature_names_in_ = np.array(agreed.features, dtype=object)
+    _remember_report(estimator, agreed.report if agreed.features is None else _with_units(agreed, checked))
     return checked
 
 
+def _with_units(agreed: Agreement, held: dict[str, Any]) -> FeaturesReport:
+    """What was agreed on, and which columns, since they have names, look to be in another unit at one site: a warning, too."""
+    doubts = units_in_doubt({name: quartiles(X) for name, X in held.items() if isinstance(X, np.ndarray)})
+    told = tuple(doubt.told(agreed.features) for doubt in doubts)
+    if told:
+        more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        warnings.warn("; ".join(told[:SHOWN]) + more, UnitsWarning, stacklevel=5)
+    return replace(agreed.report, notes=agreed.report.notes + told)
+
+
+def _remember_report(estimator: Any, report: FeaturesReport) -> None:
+    if hasattr(estimator, "features"):
+        estimator.features_report_ = report
+
+
+def _agreed(estimator: Any, named: dict[str, Any], gaps: bool) -> Agreement:
+    """What the sites' columns have in common, by the estimator's ``features``."""
+    tables = {name: part for name, part in named.items() if len(getattr(part, "shape", ())) == 2}
+    if len(tables) < 2:
+        count = next((int(part.shape[1]) for part in tables.values()), 0)
+        return Agreement(None, {}, FeaturesReport("strict", count, dict.fromkeys(named, OfSite())))
+    columns = {name: Columns(int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
+    agreed = agree_on_features(columns, getattr(estimator, "features", "strict"))
+    check_gaps(agreed, filled=gaps)
+    return agreed
+
+
 def _feature_names(table: Any) -> tuple[str, ...] | None:
-    columns = getattr(table, "columns", None)
+    columns = None if isinstance(table, RowSource) else getattr(table, "columns", None)
     return None if columns is None else tuple(str(c) for c in columns)
 
 

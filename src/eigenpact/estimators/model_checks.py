@@ -35,11 +35,14 @@ PARAMETERS: dict[str, Any] = {
     "tol": float | None,
     "max_rounds": int,
 }
-OPTIONAL: dict[str, Any] = {"min_nonzero": int | None, "missing": str, "features": str}
+OPTIONAL: dict[str, Any] = {"min_nonzero": int | None, "missing": str, "features": str, "check_units": bool}
 """Parameters that a manifest may lack."""
 
 PREPARATION = "preparation"
 """The manifest's list of steps, and what the names of their arrays begin with."""
+
+FEATURES = "features_report"
+"""What the manifest tells of the sites' features, where they were not all the same."""
 
 FORMS: dict[str, Any] = {
     "sites": list[str],
@@ -81,7 +84,7 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
         return f"of the parameters, {wrong}"
     if facts.get("format_version") == 1 and PREPARATION in facts:
         return f"{PREPARATION!r} is there, which version 1 does not have"
-    wrong = _wrong_steps(facts.get(PREPARATION, []))
+    wrong = _wrong_steps(facts.get(PREPARATION, [])) or _wrong_report(facts.get(FEATURES))
     if wrong:
         return wrong
     names, angle, share = facts["feature_names"], facts["angle_estimate"], facts["between_site_share"]
@@ -95,6 +98,17 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
         "feature_names": names is None or len(set(names)) == len(names),
     }
     return next((f"{name!r} is {shown(facts[name])}, which no model has" for name in good if not good[name]), "")
+
+
+def _wrong_report(told: Any) -> str:
+    """What is wrong with what a manifest tells of the sites' features; empty if nothing is."""
+    if told is None:
+        return ""
+    forms = {"mode": str, "n_features": int, "sites": dict[str, dict[str, Any]], "notes": list[str], "at_sites": dict[str, int]}
+    wrong = misfit(told, forms) if isinstance(told, dict) else f"{shown(told)} is no table"
+    of_site = {"dropped": list[str], "lacking": list[str], "counts": dict[str, int]}
+    found = wrong or next((w for site in told["sites"].values() if (w := misfit(site, of_site))), "")
+    return f"of {FEATURES!r}, {found}" if found else ""
 
 
 def _wrong_steps(listed: Any) -> str:

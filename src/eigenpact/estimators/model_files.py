@@ -26,13 +26,24 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.array_files import Archive
+from ..data.features_report import FeaturesReport, OfSite
 from ..errors import FileError, InputError, InputTypeError
 from ..numerics.preparation import Step, flat
 from ..runtime import Ledger, RoundRecord
 from ..runtime.forms import fits, shown
 from ..storage import open_regular, parse_json, place_folder, read_regular, writing
 from .choices import describe_solver
-from .model_checks import OPTIONAL, PARAMETERS, PREPARATION, SHAPES, checked_steps, names_of_steps, wrong_arrays, wrong_facts
+from .model_checks import (
+    FEATURES,
+    OPTIONAL,
+    PARAMETERS,
+    PREPARATION,
+    SHAPES,
+    checked_steps,
+    names_of_steps,
+    wrong_arrays,
+    wrong_facts,
+)
 from .pca import FederatedPCA
 from .remembered import Remembered
 
@@ -107,6 +118,9 @@ def model_of(manifest: Mapping[str, Any], arrays: Mapping[str, Any], steps: tupl
         setattr(pca, attribute, manifest.get(key))
     pca.sites_, pca.dropped_features_ = tuple(manifest["sites"]), tuple(manifest.get("dropped_features", ()))
     pca.preparation_ = steps
+    told = manifest.get(FEATURES)
+    alike = FeaturesReport("strict", pca.n_features_in_, dict.fromkeys(pca.sites_, OfSite()))
+    pca.features_report_ = alike if told is None else FeaturesReport.from_dict(told)
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
         raise InputError(f"features were dropped that are none of {pca.n_features_in_}")
     names = manifest["feature_names"]
@@ -166,10 +180,17 @@ def facts_of(pca: FederatedPCA) -> dict[str, Any]:
         "feature_names": None if names is None else [str(name) for name in names],
         **({"dropped_features": list(pca.dropped_features_)} if pca.dropped_features_ else {}),
         **prepared,
+        **_features_told(pca),
         **{key: told for attribute, key in LATER_FACTS.items() if (told := getattr(pca, attribute, None)) is not None},
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
     }
+
+
+def _features_told(pca: FederatedPCA) -> dict[str, Any]:
+    """What became of the sites' features, where they were not all the same."""
+    report = getattr(pca, "features_report_", None)
+    return {} if report is None or report.nothing_changed else {FEATURES: report.to_dict()}
 
 
 def _described(step: Step) -> dict[str, Any]:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.lacking import COMMON, Common
 from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
+from ..data.agreement import MODES, Mode
+from ..data.checks import check_finite
+from ..data.features_report import told_report
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
-from ..numerics.preparation import Step, prepared, taken_out
+from ..numerics.preparation import prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
+from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
     Missing,
     check_likely,
@@ -38,35 +42,7 @@ from .missing import (
 from .plans import parts_to_prepare, plan_of
 from .preparing import Preparing
 from .projection import Projecting
-from .results import UNSEEN, Result, precision
-
-DWARFS = 0.999
-"""Share of the variance from which on one feature is said to dwarf the others."""
-
-WORTH_TELLING = 2.0
-"""How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class JointResult(Result):
-    """Attributes of a fitted :class:`FederatedPCA`; ``basis`` (d x k) is float64 even where rows are single precision."""
-
-    basis: Array = field(metadata=UNSEEN)
-    n_components: int
-    n_samples_seen: int
-    components: Array
-    mean: Array
-    scale: Array
-    explained_variance: Array
-    explained_variance_ratio: Array
-    singular_values: Array
-    noise_variance: float
-    between_site_share: float
-    between_site_share_before: float | None = None
-    angle_estimate: float | None
-    solver_choice: list[Any]
-    dropped_features: tuple[int, ...] = ()
-    preparation: tuple[Step, ...] = ()
+from .results import Result, precision
 
 
 class FederatedPCA(Projecting, Preparing, PooledEstimator):
@@ -102,6 +78,12 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     min_nonzero : int, optional
         Drop features of which fewer entries are not zero, at all sites together, for example 10: a scatter matrix shows single
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
+    features : "strict", "intersection" or "union"
+        What to do where sites have different columns: refuse and name what differs; use those that all sites have; or use those
+        that any has, which needs missing entries to be filled in where a site lacks one.  Columns are matched by name.
+    check_units : bool
+        Whether sites that the engine holds look for columns whose unit differs from the others'; one that finds any says so in
+        its own log, and ``features_report_`` counts such sites.  Tables in this process are compared in any case.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
     missing : "refuse", "mean" or "em"
@@ -138,6 +120,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         Features that ``min_nonzero`` dropped.
     preparation_ : tuple of Step
         What ``prepare`` agreed on; ``transform`` does the same to new rows.
+    features_report_ : FeaturesReport
+        What became of the features of each site: ``mode``, ``n_features``, ``sites[name].dropped``, ``.lacking``, ``notes``.
     solver_ : str
         The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
 
@@ -174,6 +158,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
         missing: Missing = "refuse",
+        features: Mode = "strict",
+        check_units: bool = False,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -189,6 +175,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         self.min_nonzero = min_nonzero
         self.prepare = prepare
         self.missing = missing
+        self.features = features
+        self.check_units = check_units
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -206,8 +194,9 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
+        counted = [COMMON] if self._told_features().asks else []
         filling = [MeanFill()] if self.missing == "mean" else []
-        also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
+        also = [*([RARE] if least else []), *counted, *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _tells_site_means(self) -> bool:
@@ -219,8 +208,10 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         names = feature_names(self)
         filling = [MeanFill(names)] if self.missing == "mean" else []
         prepare = (*filling, *self.preparers(names or None))
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare)
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare, features=self._told_features())
         if self.missing == "em":
+            if problem.features.mode == "intersection":
+                raise InputError("missing='em' models what sites lack, too: use features='union', or missing='mean'")
             return likely_program(algorithm, problem, names)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
@@ -229,6 +220,16 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
         return program
 
+    def _told_features(self) -> Common:
+        """How the sites agree on features by telling which they have; where tables are in this process they have agreed."""
+        return Common(self.features, bool(self.check_units)) if self._elsewhere else Common()
+
+    def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        super()._adopt(result, kept)
+        steps = [step.arrays for step in self.preparation_ if step.kind == "features"]
+        if steps or self._elsewhere:
+            self.features_report_ = told_report(self.features, self.n_features_in_, *steps)
+
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
         return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
@@ -236,6 +237,7 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        self._check_choice("features", *MODES)
         self._check_choice("missing", "refuse", "mean", "em")
         if self.missing == "em":
             check_likely(self.center, self.prepare, self.solver)
@@ -253,9 +255,9 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
-        limits = _limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
-        angle, limited = _limited(solution.angle, limits)
-        advice = self._advice_on_units(components, ratios)
+        limits = rounding_limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
+        angle, limited = limited_angle(solution.angle, limits)
+        advice = advice_on_units(components, ratios, getattr(self, "feature_names_in_", None)) if self.scale is None else ""
         return JointResult(
             n_components=k,
             n_features_in=d,
@@ -279,17 +281,6 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
             doubts=tuple(self._doubts_of(solution, advice)),
             **told | {"solver": solution.notes.get("solver", told["solver"])},
         )
-
-    def _advice_on_units(self, components: Array, ratios: Array) -> str:
-        """What to say where one feature has nearly all the variance: usually a matter of its unit."""
-        if self.scale is not None or components.shape[1] < 2 or len(components) == 0:
-            return ""
-        feature = int(np.argmax(np.abs(components[0])))
-        if components[0, feature] ** 2 < DWARFS or ratios[0] < DWARFS:
-            return ""
-        names = getattr(self, "feature_names_in_", None)
-        name = f"feature {feature}" if names is None else f"feature {names[feature]!r}"
-        return f"{name} has {ratios[0]:.4%} of the variance by itself: if that is its unit, use scale='pooled'"
 
     def _doubts_of(self, solution: Solution, advice: str) -> Iterator[str]:
         k, cut = len(solution.eigenvalues), solution.cut
@@ -319,6 +310,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
         X = prepared(self._checked_rows(X), self.preparation_)
+        if self._left_out and not self.fills_holes:
+            check_finite("X", X, getattr(self, "feature_names_in_", None))  # of features that not all sites have, NaN was allowed
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:
@@ -346,24 +339,3 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
         return float(np.mean(self.score_samples(X)))
-
-
-def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
-    """The sines that rounded rows and components allow at best, by what limits them.
-
-    Components are rounded to ``dtype``.  A mean m known to eps ||m|| adds eps^2 m m^T to the covariance.  ``offset`` is ||m|| in
-    the units of the components, ``variance`` that of the last one.
-    """
-    centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
-    rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
-    return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
-
-
-def _limited(angle: float | None, limits: dict[str, float]) -> tuple[float | None, str]:
-    """An estimated sine with what limits it added, and what to say of the largest limit if it is worth telling."""
-    if angle is None:
-        return None, ""
-    estimate = min(1.0, float(np.linalg.norm([angle, *limits.values()])))
-    what = max(limits, key=limits.__getitem__)
-    told = limits[what] > WORTH_TELLING * max(angle, EXACT_ANGLE)
-    return estimate, f"{what} limits the sine to about {estimate:.1e}" if told else ""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ..algorithms.families import FAMILIES, PREPARING
+from ..algorithms.lacking import COMMON
 from ..algorithms.method import Part, declaration_of, functions_in, kinds_of
 from ..algorithms.prepare.moments import MOMENTS as BEFORE
 from ..algorithms.preparing import Preparer
@@ -48,6 +49,11 @@ def parts_to_prepare(preparers: Iterable[Preparer]) -> list[Part]:
     return [BEFORE, *own] if own else []
 
 
+def functions_to_compare() -> tuple[str, ...]:
+    """Names of the local functions by which sites compare columns; for the policy of one that allows it."""
+    return functions_in([COMMON])
+
+
 def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str, ...]:
     """Names of the local functions that a solver given by name may use, with any start; for a site's policy.
 
@@ -63,6 +69,6 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
         told = f"the solvers are {', '.join(solvers)}" if why is None else f"an installed package tells of it, but: {why}"
         raise InputError(f"unknown solver {solver!r}; {told}")
     declared = declaration_of(solvers[solver])
-    by_choice = (RARE, *PREPARING)  # which have a rule of their own, or are listed by whoever wants rows prepared
+    by_choice = (RARE, COMMON, *PREPARING)  # which have a rule of their own, or are listed by whoever wants rows prepared
     parts = [part for part in FAMILIES[declared.family].parts if part not in by_choice]
     return functions_in([*parts, *declared.parts], kinds)

@@ -40,6 +40,11 @@ class Preparing:
         """Whether the fitted model takes new rows with missing entries (NaN)."""
         return any(step.kind in FILLING for step in self.preparation_)
 
+    @property
+    def _left_out(self) -> bool:
+        """Whether features are left out of the model that not all sites have."""
+        return any(step.kind == "features" for step in self.preparation_)
+
     def preparers(self, names: Any) -> tuple[Preparer, ...]:
         """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
         names = names if isinstance(names, tuple | list | np.ndarray) else None
@@ -62,7 +67,7 @@ class Preparing:
 
     def _checked_rows(self, X: Any) -> Any:
         """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
-        finite = "allow-nan" if self.fills_holes else True
+        finite = "allow-nan" if self.fills_holes or self._left_out else True
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
         check_whole_if_sparse({"X": X})
         return with_zeros(X, np.array(self.dropped_features_, dtype=int))

@@ -89,6 +89,23 @@ def columns(X: Any, arrays: Arrays) -> Any:
     return with_zeros(X, np.flatnonzero(~np.asarray(arrays["kept"], dtype=bool)))
 
 
+@kind(
+    "features",
+    sparse=True,
+    tells=lambda a: f"{np.count_nonzero(a['having'] >= a['least'])} of {len(a['having'])} features, which enough sites have",
+    drops=lambda a: np.asarray(a["having"]) < np.asarray(a["least"]),
+    having="d",
+    least="",
+    doubts="d",
+)
+def features(X: Any, arrays: Arrays) -> Any:
+    """Zeros in the columns that fewer than ``least`` sites have; ``having`` (d,) is how many have each.
+
+    ``doubts`` (d,) is how many sites find a column to be in another unit than at the others, which changes nothing.
+    """
+    return with_zeros(X, np.flatnonzero(np.asarray(arrays["having"]) < np.asarray(arrays["least"])))
+
+
 def _scale_told(arrays: Arrays) -> str:
     limit = float(arrays["limit"])
     return "columns centred and scaled" + (f", cut at {limit:g}" if limit else "")

@@ -32,6 +32,29 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
     return np.asarray(_to_numpy(xp.sum(xp.astype((X != 0) & (X == X), xp.int64), axis=0)), dtype=np.int64)
 
 
+def columns_present(X: Any) -> NDArray[np.bool_]:
+    """Which columns of X (n x d) hold any number (d,): one that is NaN throughout is lacking.
+
+    >>> columns_present(np.array([[np.nan, 2.0], [np.nan, np.nan]])).tolist()
+    [False, True]
+    """
+    X = as_rows(X)
+    found = np.zeros(int(X.shape[1]), dtype=bool)
+    if isinstance(X, RowSource):
+        for _, piece in pieces(X):
+            found |= columns_present(piece)
+            if found.all():
+                break
+        return found
+    if scipy.sparse.issparse(X):
+        X = add_duplicates(X.tocsr())
+        return np.asarray(np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]) < X.shape[0])
+    xp = array_api_compat.array_namespace(X)
+    if not xp.isdtype(X.dtype, "real floating"):
+        return ~found
+    return np.asarray(_to_numpy(xp.any(~xp.isnan(X), axis=0)), dtype=bool)
+
+
 def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
     """A copy of X (n x d) with zeros in these columns, sparse or a source where it is; X itself if there are none.
 

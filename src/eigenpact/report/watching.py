@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..engines import InProcess
 from ..errors import NotConvergedWarning, NotIdentifiableWarning
-from ..estimators.pca import JointResult
+from ..estimators.joint_result import JointResult
 from ..numerics.linalg import Array
 from ..privacy.eavesdropping import Overheard, overheard
 from ..runtime import Graph, Job, Outcome, Request, Response, Sites, tapped

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .keys import KEYS
+from .lacking import check_lacking, unlisted
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, find_local
 from .plan import Plan, check_features
@@ -33,7 +34,6 @@ RUN = re.compile(r"[0-9A-Za-z_-]{1,64}")
 MOST_PLANS = 20
 """Plans by which one run is admitted: each is a row of the site's ledger.  A run that is resumed has the plan it had."""
 
-
 MOST_SHOWN = 5
 """Sites that a refusal names."""
 
@@ -51,6 +51,7 @@ class Gate:
         The site's columns in order, or their number.
     data : str
         The version of the rows: what was answered is counted for each.
+    lacking : sequence of str, the agreed columns that the site lacks
     rows : Hashes, optional
         Keyed hashes of the rows (``versions.py``), by which they are compared with those of earlier runs.
     """
@@ -65,6 +66,7 @@ class Gate:
         features: Sequence[str] | int,
         data: str = "",
         rows: Hashes | None = None,
+        lacking: Sequence[str] = (),
     ) -> None:
         self._site = site
         self._policy = policy
@@ -72,7 +74,7 @@ class Gate:
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
         self._n_features = features if isinstance(features, int) else len(features)
-        self._data, self._rows = data, rows
+        self._data, self._rows, self._lacking = data, rows, lacking
         self._plan: Plan | None = None
         self._run, self._sent = "", 0
         self._withdrawn = ""  # why the plan would no longer be admitted
@@ -292,6 +294,7 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         check_features(plan.features, self._features)
+        check_lacking(self._lacking, plan.functions)
 
     def _check_listed(self, name: str, plan: Plan) -> None:
         """Whether a function may run here; some have rules of their own."""
@@ -303,7 +306,7 @@ class Gate:
                 )
             return
         if name not in (count_nonzero.name, drop_rare.name):
-            raise PolicyError(f"rule functions: {name!r} is not listed at this site")
+            raise PolicyError(unlisted(name))
         if not (self._policy.min_nonzero or plan.secure):
             raise PolicyError(
                 "rule min_nonzero = 0: this site tells how many entries are not 0 only in secured sums; run it with --secure "

@@ -116,6 +116,9 @@ class Policy:
     min_nonzero : int
         Features of which fewer entries are not zero, at all sites together, must be dropped before anything else is asked
         (``rare.py``); 0 if all may stay.
+    compare_columns : bool
+        Whether this site tells, as parts of sums, which of the agreed columns it has (``lacking.py``) and, where that is asked,
+        where their medians lie (``units.py``); else it must have all of them.
     """
 
     solvers: tuple[str, ...]
@@ -150,6 +153,7 @@ class Policy:
     max_shares: int = 1
     rows_per_person: int = 1
     min_nonzero: int = 0
+    compare_columns: bool = False
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:

@@ -99,7 +99,7 @@ def _sites(files: list[str], rows: str | None, features: int | None, real_rows: 
     if rows is not None and features is not None:
         counts = {f"site{i}": _count(part) for i, part in enumerate(rows.split(","))}
         return made_up(counts, features, seed), "Rows were made up; your own may be told better or worse."
-    read, _ = read_together(files, Alone(), None, lambda: None)
+    read = read_together(files, Alone(), None, lambda: None).held
     if real_rows:
         return read, "Attacked was a run on the rows of the files."
     shapes = {name: int(X.shape[0]) for name, X in read.items()}

@@ -65,7 +65,7 @@ def command(
     """
     wanted = COMPONENTS if components is None else parse_components(components)
     candidates("", solver or ())  # unknown names are told before files are read
-    sites, _ = read_together(files, Alone(), proxy, lambda: _check_outputs(picture, json_file, overwrite))
+    sites = read_together(files, Alone(), proxy, lambda: _check_outputs(picture, json_file, overwrite)).held
     if components is None:
         rows, columns = sum(X.shape[0] for X in sites.values()), next(iter(sites.values())).shape[1]
         wanted = min(COMPONENTS, rows, columns)

@@ -30,6 +30,9 @@ from ..kits import check_installed, find_kit
 from ..options import (
     Center,
     CenterOption,
+    CheckUnits,
+    Features,
+    FeaturesOption,
     GoOnWithout,
     Missing,
     MissingOption,
@@ -120,6 +123,8 @@ def run(
     sites: Annotated[str | None, typer.Option(help="Names separated by commas; all sites by default.")] = None,
     min_sites: Annotated[int, typer.Option(help="Begin and go on with this many sites; 0 stands for all.")] = 0,
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
+    features: FeaturesOption = Features.strict,
+    check_units: CheckUnits = False,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
@@ -147,19 +152,24 @@ def run(
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
             secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
+            features=str(features), check_units=check_units,
         )  # fmt: skip
+    raise typer.Exit(_carried_out(asked, folder, owned, new=resume is None, quiet=quiet))
+
+
+def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
+    """Carry a run out, new or resumed; give the exit code."""
     pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
     if asked.missing != "em":
         find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
-    if resume is None:
+    if new:
         asked.write(folder)
     if not quiet:
         tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
         _tell_proxy(owned, stderr())
     with _logged(folder / "log.txt", asked), _ended_in_order():
-        code = running.run(asked, pca, features=owned.federation.features, quiet=quiet)
-    raise typer.Exit(code)
+        return running.run(asked, pca, features=owned.federation.features, quiet=quiet)
 
 
 def _taking_part(kit: Kit | FlowerKit, sites: str | None) -> list[str]:

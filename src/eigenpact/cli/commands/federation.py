@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ...data.agreed_list import read_features
 from ...datasets import heart_disease
 from ...engines.federation.changes import add_site, renew_party
 from ...engines.federation.kits import ENGINES, REVOKED, Federation
@@ -51,8 +52,9 @@ def init(
     """Make mutually authenticated start-up kits, one folder for each site and one for the coordinator.
 
     CONSORTIUM is a TOML file with name, coordinator ("host:port" as sites reach it), sites (names), features (names of the agreed
-    columns, or their number) and perhaps valid_days and engine.  Each kit holds a private key: hand it over safely, to its owner
-    alone.  With three sites or more their policies ask for secured sums, unless --plain-sums is given.
+    columns, their number, or a file: a name a line, or variants as in PLINK's .bim) and perhaps valid_days and engine.  Each kit
+    holds a private key: hand it over safely, to its owner alone.  With three sites or more their policies ask for secured sums,
+    unless --plain-sums is given.
     """
     federation = read_consortium(consortium, engine)
     federation = replace(federation, secure=not plain_sums and len(federation.sites) >= LEAST_SITES)
@@ -226,9 +228,11 @@ def read_consortium(path: Path, engine: str | None = None) -> Federation:
     if not colon or not host or not port.isdigit():
         raise InputError(f"{path}: coordinator = {facts['coordinator']!r} must be host:port, as sites reach it")
     features: Any = facts["features"]
+    if isinstance(features, str):
+        features = list(read_features(path.absolute().parent / features))
     lists = [facts["sites"]] + ([] if isinstance(features, int) else [features])
     if not all(isinstance(some, list) and all(isinstance(item, str) for item in some) for some in lists):
-        raise InputError(f"{path}: sites must be a list of names, features a list of names or a number")
+        raise InputError(f"{path}: sites must be a list of names, features a list of names, a file of them, or a number")
     days = facts.get("valid_days", 360)
     if not isinstance(days, int):
         raise InputError(f"{path}: valid_days = {days!r} must be a whole number")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,10 +13,13 @@ from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
+from ..consoles import stderr, tell
 from ..options import (
     Center,
     CenterOption,
     Describe,
+    Features,
+    FeaturesOption,
     Files,
     GoOnWithout,
     Memory,
@@ -53,6 +56,7 @@ def command(
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
     describe: Describe = None,
+    features: FeaturesOption = Features.strict,
     memory: Memory = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
@@ -63,13 +67,14 @@ def command(
 
     FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
     .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
-    Columns are matched by name where files have names.  A file may be described by a TOML: see eigenpact describe.
+    Columns are matched by name where files have names; --features says what to do where they differ.  A file may be described
+    by a TOML: see eigenpact describe.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing,
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing, features=str(features),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -81,9 +86,12 @@ def command(
         plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
         chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        held, names = read_together(files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps)
-        pca.set_params(prepare=pca.preparers(names))
-        code = run(asked, pca, held, names, leads=leads, quiet=quiet)
+        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features}
+        read = read_together(files, comm, proxy, asked.check_output, descriptions, limit, **asked_for)
+        if leads and not quiet and not read.report.nothing_changed:
+            tell(stderr(), "\n".join(read.report.lines()), "yellow")
+        pca.set_params(prepare=pca.preparers(read.names))
+        code = run(asked, pca, read.held, read.names, report=read.report, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
             raise typer.Exit(2) from None

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...data.readers import read_table
-from ...data.site_rows import open_rows
+from ...data.site_rows import compared_with
 from ...engines.federation.identities import public_of
 from ...engines.federation.kits import NAME, PartyKit
 from ...engines.federation.sites import SiteFacts
@@ -26,7 +26,7 @@ from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
 from ..options import Data, Scores
 from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
-from .site_check import check_rows, look
+from .site_check import check_lacking, check_rows, look
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
@@ -120,9 +120,10 @@ def describe(
     table = read_table(data)
     columns = table.feature_names or table.X.shape[1]
     agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
-    X = open_rows(name, str(data), agreed)
+    X, lacking = compared_with(name, table, agreed)
     rules = read_policy(policy)
     rules.load()
+    check_lacking(data, lacking, compares=rules.compare_columns)
     check_rows(X, rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     facts = site_settings.describe(name, data.absolute(), agreed, rules, written)
@@ -152,11 +153,14 @@ def transform(
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
     features = owned.federation.features
-    X = open_rows(owned.party, str(file), features)
+    table = read_table(file)
+    X, lacking = compared_with(owned.party, table, features)
+    if lacking and not any(step.kind == "features" for step in pca.preparation_):
+        raise InputError(f"{file} {lacking}, and the model is of sites that have all of them; add them")
     names = () if isinstance(features, int) else features
     if pca.n_features_in_ != X.shape[1] or tuple(getattr(pca, "feature_names_in_", ())) != names:
         raise InputError(f"{model} has other features than the federation of {kit}; ask for the model of your own run")
-    write_scores(output, pca, X, read_table(file).row_ids)
+    write_scores(output, pca, X, table.row_ids)
 
 
 def become(command: list[str], environment: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ...data.readers import read_table
-from ...data.site_rows import agreed_rows
+from ...data.site_rows import compared_with
 from ...data.suggestion import examine
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
@@ -64,8 +64,15 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
         text, good = str(error), False
     except KeyError as missing:
         text, good = f"cannot be checked without {missing.args[0]}", False
-    table.add_row(what, "ok" if good else "NO", harmless(text, keep="\n"))
+    mark = ("partly" if isinstance(text, Partly) else "ok") if good else "NO"
+    table.add_row(what, mark, harmless(text, keep="\n"))
     return good
+
+
+class Partly(str):
+    """What was found, where it lets a site take part in some runs only."""
+
+    __slots__ = ()
 
 
 def _kit(site: SiteFile, found: dict[str, Any]) -> str:
@@ -84,12 +91,23 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     kit = found["a kit"]
     try:
         table = read_table(site.data)
-        found["rows"] = X = agreed_rows(kit.party, table, kit.federation.features)
+        X, lacking = compared_with(kit.party, table, kit.federation.features)
+        if lacking:
+            check_lacking(site.data, lacking, compares=_compares(site, kit))
     except EigenpactError:
         found["wrong features"] = True
         raise
-    notes = "".join(f"\n{note}" for note in table.notes)
+    found["rows"], notes = X, "".join(f"\n{note}" for note in table.notes)
+    if lacking:
+        return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union{notes}")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+
+
+def _compares(site: SiteFile, kit: PartyKit) -> bool:
+    try:
+        return read_policy(site.policy, secure=kit.federation.secure).compare_columns
+    except EigenpactError:
+        return False  # the line of the policy says why
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
@@ -133,6 +151,15 @@ def check_rows(X: Any, policy: Policy) -> None:
     n, least = X.shape[0], policy.min_rows
     if n < least:
         raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
+
+
+def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:
+    """Refuse a table that lacks agreed columns, unless the site's policy lets it tell so."""
+    if lacking and not compares:
+        raise InputError(
+            f"{data.name} {lacking}; add them, or rename columns, or set compare_columns = true in the policy, for runs with "
+            "--features intersection or union"
+        )
 
 
 CHECKS: dict[str, Callable[..., str]] = {

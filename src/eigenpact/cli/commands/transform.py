@@ -15,6 +15,7 @@ from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import SHOWN, check_finite, match_columns
 from ...data.description import Description
 from ...data.readers import Table, read_table, site_name, split_dataset
+from ...data.site_rows import rows_for_model
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
@@ -68,6 +69,8 @@ def command(
 def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     """The table's rows (n_rows x n_features) with columns as the model has them."""
     wanted = getattr(pca, "feature_names_in_", None)
+    if wanted is not None and (table.variants is not None or table.categorical):
+        return rows_for_model(table, [str(name) for name in wanted], str(file))
     if wanted is not None and table.feature_names is not None:
         order, difference = match_columns([str(name) for name in wanted], table.feature_names)
         if difference:

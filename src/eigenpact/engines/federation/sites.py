@@ -14,7 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
+from ...numerics.columns import columns_present
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
@@ -108,10 +111,16 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
-        gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
+        facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "lacking": self._lacking(X)}
+        gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
+
+    def _lacking(self, X: Any) -> tuple[str, ...]:
+        """The agreed columns of which the rows X (n x d) hold no number."""
+        at = np.flatnonzero(~columns_present(X))
+        return tuple(f"number {j}" if isinstance(self.features, int) else self.features[j] for j in at)
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""

@@ -27,6 +27,7 @@ SETTINGS: dict[str, str | int | float] = {
     "seed": 0,
     "secure": False,
     "go-on-without": 0,
+    "agreement": "strict",
     "sites": "",
     "min-sites": 0,
     "round-timeout": 120.0,
