@@ -49,8 +49,7 @@ def test_h5ad_is_as_scanpy_has_it(run, model, expected, names):
 
 def test_the_layout_is_that_of_scanpys_own_pca(run, model, sites):
     """The same entries, of the same shapes, where scanpy writes them."""
-    import scanpy
-
+    scanpy = pytest.importorskip("scanpy")
     run("transform", model, "north.csv", "-o", "scores.h5ad")
     ours, theirs = anndata.read_h5ad("scores.h5ad"), anndata.AnnData(sites["north"])
     scanpy.pp.pca(theirs, n_comps=2)

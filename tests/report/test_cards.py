@@ -31,7 +31,7 @@ def test_a_card_tells_what_the_model_knows():
         "| features | 4: age, bmi, rate, pulse |",
         "each site's own mean is subtracted",
         "divided by the pooled standard deviations",
-        "| preparation | fill |",
+        "| preparation | missing entries filled in |",
         "| converged | yes: ",
         "plain: the coordinator saw every site's part of a sum",
         f"| PC1 | {pca.explained_variance_[0]:.6g} |",

@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators import FederatedPCA
+from ..numerics.preparation import KINDS
 from ..storage import check_file_target, replacing
 from .messages import bytes_text, sums_told, what_left
 
@@ -69,7 +70,7 @@ def _rows(pca: FederatedPCA) -> Iterator[tuple[str, str]]:
     centre = {"pooled": "the mean of all rows is subtracted", "site": "each site's own mean is subtracted", False: "none"}
     yield "centring", centre[pca.center]
     yield "scaling", "divided by the pooled standard deviations" if pca.scale else "none"
-    yield "preparation", "; ".join(step.kind for step in pca.preparation_) or "none"
+    yield "preparation", "; ".join(KINDS[step.kind].tells(step.arrays) for step in pca.preparation_) or "none"
     yield "missing entries", str(getattr(pca, "missing", "refuse"))
     if pca.dropped_features_:
         yield "features dropped", f"{len(pca.dropped_features_)}, with too few entries that are not zero"
