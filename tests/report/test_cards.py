@@ -32,6 +32,7 @@ def test_a_card_tells_what_the_model_knows():
         "each site's own mean is subtracted",
         "divided by the pooled standard deviations",
         "| preparation | missing entries filled in |",
+        "| missing entries | refused, unless preparation fills them |",
         "| converged | yes: ",
         "plain: the coordinator saw every site's part of a sum",
         f"| PC1 | {pca.explained_variance_[0]:.6g} |",
