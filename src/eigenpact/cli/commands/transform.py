@@ -13,6 +13,7 @@ import typer
 
 from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import SHOWN, check_finite, match_columns
+from ...data.description import Description
 from ...data.readers import Table, read_table, site_name, split_dataset
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
@@ -41,6 +42,9 @@ def command(
     shrinkage: Annotated[
         Shrinkage, typer.Option(help="corrected: scores as large as in a joint fit, for rows that were not in it; as --project.")
     ] = Shrinkage.none,
+    describe: Annotated[
+        Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")
+    ] = None,
     memory: Memory = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
@@ -52,12 +56,12 @@ def command(
     limit = None if memory is None else parse_memory(memory)
     check_target(output, split_dataset(file)[0], overwrite, errors=errors)
     pca = load_model(model)
-    table = read_table(file, memory=memory_for_rows(limit))
+    table = read_table(file, None if describe is None else Description.read(describe), memory=memory_for_rows(limit))
     if project or errors or shrinkage is Shrinkage.corrected:
         _project(output, pca, table, file, errors=errors, shrinkage=str(shrinkage))
         return
     X = _in_order(pca, table, file)
-    check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
+    check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
     write_scores(output, pca, X, table.row_ids)
 
 
