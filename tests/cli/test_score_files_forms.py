@@ -9,6 +9,7 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+from bed_reader import to_bed
 
 from eigenpact.estimators.model_files import load_model
 
@@ -49,8 +50,7 @@ def test_h5ad_is_as_scanpy_has_it(run, model, expected, names):
 
 def test_the_layout_is_that_of_scanpys_own_pca(run, model, sites):
     """The same entries, of the same shapes, where scanpy writes them."""
-    import scanpy
-
+    scanpy = pytest.importorskip("scanpy")
     run("transform", model, "north.csv", "-o", "scores.h5ad")
     ours, theirs = anndata.read_h5ad("scores.h5ad"), anndata.AnnData(sites["north"])
     scanpy.pp.pca(theirs, n_comps=2)
@@ -131,3 +131,38 @@ def test_loadings(run, refused, model, names):
     assert table["feature"].tolist() == list(names)
     assert np.array_equal(table[["PC1_loading", "PC2_loading"]].to_numpy(), pca.components_.T)
     assert "loadings.csv exists already" in refused("show", model, "--loadings", "loadings.csv")
+
+
+def test_genotypes_from_fit_to_corrected_scores(run, tmp_path):
+    """PLINK files with missing genotypes; new people come with every second variant."""
+    random = np.random.default_rng(0)
+    p = np.clip(random.uniform(0.2, 0.8, 300) + np.array([[-0.15], [0.15]]) * random.choice([-1, 1], 300), 0.05, 0.95)
+    counts = random.binomial(2, np.repeat(p, 40, axis=0)).astype(np.int8)
+    counts[random.random(counts.shape) < 0.03] = -127
+
+    def write(name: str, people: list[int], variants: range) -> None:
+        d = len(variants)
+        properties = {"sid": [f"rs{j}" for j in variants], "iid": [f"i{i}" for i in people], "chromosome": ["1"] * d}
+        to_bed(
+            tmp_path / name,
+            counts[np.ix_(people, list(variants))],
+            properties=properties | {"allele_1": ["A"] * d, "allele_2": ["G"] * d, "bp_position": list(variants)},
+        )
+
+    new = [*range(35, 40), *range(75, 80)]
+    write("a.bed", list(range(35)), range(300))
+    write("b.bed", list(range(40, 75)), range(300))
+    write("new.bed", new, range(0, 300, 2))
+    assert run("fit", "a.bed", "b.bed", "-k", 2, "--prepare", "genotypes", "-o", "people", "-q").exit_code == 0
+    result = run("transform", "people", "new.bed", "-o", "new.eigenvec", "--shrinkage", "corrected")
+    assert result.stdout.startswith("The table lacks, counted as missing: rs1, rs3, rs5, rs7, rs9, and 145 more\n")
+    table = pd.read_csv("new.eigenvec", sep=" ")
+    assert table["IID"].tolist() == [f"i{i}" for i in new]
+    assert len(set(np.sign(table["PC1"][:5]))) == len(set(np.sign(table["PC1"][5:]))) == 1
+    assert np.sign(table["PC1"][0]) != np.sign(table["PC1"][9])
+    gaps = np.full((10, 300), np.nan)
+    gaps[:, ::2] = counts[new, ::2]
+    gaps[gaps < 0] = np.nan
+    pca, names = load_model("people"), [f"rs{j}" for j in range(300)]
+    found = pca.project(pd.DataFrame(gaps, columns=names), shrinkage="corrected")
+    np.testing.assert_allclose(table[["PC1", "PC2"]], found.scores, atol=1e-9)

@@ -138,6 +138,25 @@ def test_files_that_do_not_fit_are_refused(study: Study, tmp_path: Path):
         ep.imports.plink2(tmp_path / "ref", alleles="minor")
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("ref.afreq", "\t120\n", "\tinf\n", "not finite"),
+        ("ref.afreq", "\t120\n", "\t0\n", "at least two observed alleles"),
+        ("ref.eigenvec.allele", "rs7\tA\tG\tY\tG\t", "rs7\tA\tG\tY\tG\t9e99\t", "10 entries for 9 columns"),
+        ("ref.eigenval", "\n", "e400\n", "eigenvalues"),
+        ("ref.eigenvec.allele", "\trs7\t", "\trs8\t", "two variants have one id"),
+        ("ref.eigenvec.allele", "\trs7\t", "\tother\t", "lacks 1 variants of the loadings, such as other"),
+    ],
+    ids=range(6),
+)
+def test_damaged_numbers_are_refused(study: Study, tmp_path: Path, file: str, old: str, new: str, told: str):
+    prefix = write_plink2(study, tmp_path)
+    (tmp_path / file).write_text((tmp_path / file).read_text().replace(old, new))
+    with pytest.raises((InputError, FileError), match=told):
+        ep.imports.plink2(prefix)
+
+
 def test_scores_are_no_loadings(study: Study, tmp_path: Path):
     files = write_flashpca(study, tmp_path)
     ones = "\n".join(f"{name}\tG\t1\t1\t2" for name in study.names)

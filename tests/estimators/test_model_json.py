@@ -45,6 +45,18 @@ def test_round_trip_to_the_bit(tmp_path: Path, dtype: Any):
         assert back.transform(rows).tobytes() == pca.transform(rows).tobytes()
 
 
+def test_a_model_of_missing_entries_travels_to_the_bit(tmp_path: Path):
+    """Its step holds matrices that lie column by column; projection and folder are tried beside."""
+    gaps = np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
+    pca = ep.FederatedPCA(2, missing="em", random_state=0).fit({"A": gaps[:20], "B": gaps[20:]})
+    ep.export.to_json(pca, tmp_path / "model.json")
+    ep.save_model(pca, tmp_path / "model")
+    for back in (ep.load_model(tmp_path / "model.json"), ep.load_model(tmp_path / "model")):
+        assert back.missing == "em"
+        assert back.transform(gaps).tobytes() == pca.transform(gaps).tobytes()
+        assert back.project(gaps).scores.tobytes() == pca.project(gaps).scores.tobytes()
+
+
 def test_it_can_be_used_without_eigenpact(file: Path):
     """As docs/reference/model-files.md says."""
     model = json.loads(file.read_text())

@@ -118,6 +118,36 @@ def test_what_a_step_fills_in_is_not_taken_for_observed(world: World):
         world.pca.preparation_ = ()
 
 
+def test_genotypes_are_prepared_and_missing_ones_are_no_means():
+    """``transform`` puts the mean where a genotype is missing, which moves scores towards zero; ``project`` does not."""
+    random = np.random.default_rng(0)
+    p = np.clip(random.uniform(0.2, 0.8, size=300) + np.array([[-0.15], [0.15]]) * random.choice([-1, 1], size=300), 0.05, 0.95)
+    counts = random.binomial(2, np.repeat(p, 60, axis=0)).astype(float)
+    pca = ep.FederatedPCA(2, prepare=[ep.prepare.GenotypeScale()], random_state=0).fit({"A": counts[::2], "B": counts[1::2]})
+    gaps = np.where(random.random(counts.shape) < 0.5, np.nan, counts)
+    whole, found = pca.transform(counts)[:, 0], pca.project(gaps)
+    assert np.allclose(pca.project(counts).scores[:, 0], whole)
+    slopes = [float(scores @ whole / (whole @ whole)) for scores in (pca.transform(gaps)[:, 0], found.scores[:, 0])]
+    assert slopes[0] < 0.6
+    assert abs(slopes[1] - 1) < 0.05
+    share = counts.mean(axis=0) / 2
+    scaled = (gaps - 2 * share) / np.sqrt(share * (1 - share))
+    at = ~np.isnan(scaled[7])
+    assert np.allclose(found.scores[7], np.linalg.lstsq(pca.components_.T[at], scaled[7, at], rcond=None)[0], atol=1e-8)
+
+
+def test_a_row_whose_covariate_is_missing_has_nothing_observed():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(100, 6)) * [1, 5, 4, 3, 2, 1]
+    pca = ep.FederatedPCA(2, prepare=[ep.prepare.Residualize((0,))], random_state=0).fit(rows)
+    new = rows[:2].copy()
+    new[0, 0] = np.nan
+    found = pca.project(new)
+    assert found.n_observed.tolist() == [0, 5]
+    assert found.from_prior.tolist() == [True, False]
+    assert np.allclose(found.scores[1], pca.transform(rows[1:2]))
+
+
 def test_columns_are_matched_by_name(world: World):
     names = [f"f{j}" for j in range(D)]
     rows = world.draw(300)[0]

@@ -16,7 +16,8 @@ from sklearn.pipeline import Pipeline
 
 import eigenpact as ep
 from eigenpact.errors import FileError, InputError, MissingExtraError
-from eigenpact.numerics.preparation import KINDS, Kind, Step
+from eigenpact.numerics.kinds import Kind
+from eigenpact.numerics.preparation import KINDS, Step
 
 X = np.random.default_rng(0).normal(size=(80, 7)) * [9, 6, 4, 3, 2, 1, 1] + [5, 0, -3, 2, 1, 0, 9]
 HOLES = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X)
@@ -77,7 +78,7 @@ def test_filling_is_exported(scale: Any):
 
 
 def test_other_steps_go_to_scikit_learn_but_not_to_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(KINDS, "double", Kind(lambda rows, _: 2 * rows, {}, True))
+    monkeypatch.setitem(KINDS, "double", Kind(lambda rows, _: 2 * rows, {}, True, lambda _: "twice", None))
     pca = fitted()
     pca.preparation_ = (Step("double"),)
     assert np.allclose(ep.export.to_sklearn(pca).transform(X), pca.transform(X))
@@ -108,6 +109,41 @@ def test_skops_reads_what_was_written(tmp_path: Path, make: Any, untrusted: list
     other = skops.io.load(tmp_path / "model.skops", trusted=untrusted)
     rows = HOLES if make is filled else X
     assert np.allclose(other.transform(rows), expected(pca, rows), atol=1e-11)
+
+
+COUNTS = np.random.default_rng(3).binomial(2, [0.1, 0.3, 0.5, 0.6, 0.2, 0.4, 0.0], size=(90, 7)).astype(float)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        [ep.prepare.GenotypeScale()],
+        [ep.prepare.Scale()],
+        [ep.prepare.Scale(center=False), ep.prepare.HighlyVariable(4)],
+    ],
+    ids=["genotypes", "scale", "columns"],
+)
+def test_what_preparers_agreed_on_is_exported(tmp_path: Path, prepare: Any):
+    """Against the model's own scores of the same rows, missing genotypes among them."""
+    rows = COUNTS.copy()
+    if isinstance(prepare[0], ep.prepare.GenotypeScale):
+        rows[3, 2] = rows[80, 0] = np.nan
+    pca = ep.FederatedPCA(2, prepare=prepare, random_state=0).fit({"A": rows[:40], "B": rows[40:]})
+    ep.save_model(pca, tmp_path / "model")
+    truth = pca.transform(rows)
+    assert ep.load_model(tmp_path / "model").transform(rows).tobytes() == truth.tobytes()
+    assert np.allclose(ep.export.to_sklearn(pca).transform(rows), truth, atol=1e-11)
+    ep.export.to_onnx(pca, tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["scores"], {"rows": rows.astype(np.float32)})
+    assert np.abs(scores - truth).max() <= 1e-6 * np.abs(truth).max()
+
+
+def test_scales_that_cut_are_not_written(tmp_path: Path):
+    pca = ep.FederatedPCA(2, prepare=[ep.prepare.Scale(max_value=2.0)], random_state=0).fit(X)
+    assert np.allclose(ep.export.to_sklearn(pca).transform(X), pca.transform(X), atol=1e-11)
+    with pytest.raises(InputError, match="prepared by scale, which cannot be written as ONNX"):
+        ep.export.to_onnx(pca, tmp_path / "model.onnx")
 
 
 def test_files_are_not_replaced_unless_asked(tmp_path: Path):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array
-from ..numerics.preparation import prepared
+from ..numerics.preparation import prepared, taken_out
 from ..numerics.projection import Scores, scores_of, without_shrinkage
 from ..numerics.rows import slices
 from .inputs import check_new_rows
@@ -245,7 +245,8 @@ def entry_noise(pca: Any) -> float:
         return 0.0
     if getattr(pca, "missing", "refuse") == "em":  # whose noise is that of an entry
         return float(pca.noise_variance_)
-    directions = min(int(pca.n_samples_seen_), used)
+    empty = {*pca.dropped_features_, *taken_out(pca.preparation_)}
+    directions = min(int(pca.n_samples_seen_), int(pca.n_features_in_) - len(empty))
     return float(pca.noise_variance_) * float(max(directions - k, 0) / (used - k))
 
 
@@ -264,6 +265,7 @@ def _blocks(pca: Any, rows: Any) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
         seen = ~np.isnan(part)
         changed = prepared(with_zeros(block if pca.preparation_ else part, dropped), pca.preparation_)
         changed = changed.toarray() if scipy.sparse.issparse(changed) else np.asarray(changed)
+        seen &= ~np.isnan(changed)  # where a step makes an entry of others, of which one is missing
         seen[:, dropped] = False
         yield np.where(seen, (changed.astype(np.float64) - mean) / scale, 0.0), seen
 

@@ -10,11 +10,19 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators import FederatedPCA
+from ..numerics.preparation import KINDS
 from ..storage import check_file_target, replacing
 from .messages import bytes_text, sums_told, what_left
 
 NOT_STATED = "Not stated. Ask the sites before you use this model for anything."
 SHOWN_SITES, SHOWN_FEATURES, SHOWN_COMPONENTS = 50, 10, 10
+
+MISSING = {
+    "refuse": "refused, unless preparation fills them",
+    "mean": "filled with the means of all sites",
+    "em": "left out: components make the entries that are there most likely",
+}
+"""What was done where entries were missing, by the estimator's word for it."""
 
 
 def model_card(pca: FederatedPCA, *, title: str = "", use: str = "") -> str:
@@ -69,11 +77,13 @@ def _rows(pca: FederatedPCA) -> Iterator[tuple[str, str]]:
     centre = {"pooled": "the mean of all rows is subtracted", "site": "each site's own mean is subtracted", False: "none"}
     yield "centring", centre[pca.center]
     yield "scaling", "divided by the pooled standard deviations" if pca.scale else "none"
-    yield "preparation", "; ".join(step.kind for step in pca.preparation_) or "none"
-    yield "missing entries", str(getattr(pca, "missing", "refuse"))
+    yield "preparation", "; ".join(KINDS[step.kind].tells(step.arrays) for step in pca.preparation_) or "none"
+    yield "missing entries", MISSING[str(getattr(pca, "missing", "refuse"))]
     if pca.dropped_features_:
         yield "features dropped", f"{len(pca.dropped_features_)}, with too few entries that are not zero"
-    yield "between sites", f"{100 * pca.between_site_share_:.1f} % of the variance lies between the sites' means"
+    before = getattr(pca, "between_site_share_before_", None)
+    told = "" if before is None else f", {100 * before:.1f} % before preparation"
+    yield "between sites", f"{100 * pca.between_site_share_:.1f} % of the variance lies between the sites' means{told}"
 
 
 def _exact(pca: FederatedPCA) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from ..model_files import FORMAT, model_of
 from ..pca import FederatedPCA
 
 MOST_BYTES = 1 << 32
+LARGEST = 1e12
 FAR_FROM_ORTHONORMAL = 0.05
 """Loadings are printed with a few digits, and are made orthonormal; what is farther off is not what they are said to be."""
 
@@ -70,7 +71,14 @@ def plink2(
         )
     at = [chances[name] for name in names]
     observed = _numbers(told, ["OBS_CT"])[at, 0]
-    p = _numbers(told, ["ALT_FREQS"])[at, 0] if "ALT_FREQS" in told else _numbers(told, ["ALT_CTS"])[at, 0] / observed
+    if "ALT_FREQS" in told:
+        p = _numbers(told, ["ALT_FREQS"])[at, 0]
+    else:
+        p = _numbers(told, ["ALT_CTS"])[at, 0] / np.maximum(observed, 1)
+    if not (np.all((p >= 0) & (p <= 1)) and np.all(observed >= 2)):
+        raise InputError(
+            f"{file}: frequencies must be from 0 to 1, of at least two observed alleles; give a file of plink2 --freq"
+        )
     p = p if alleles == "ALT" else 1 - p
     values = _values(_beside(place, ".eigenval"))
     return _model("plink2", W, values, 2 * p, np.sqrt(2 * p * (1 - p)), names, int(observed.max()) // 2)
@@ -182,16 +190,21 @@ def _read(file: Path, needed: Sequence[str]) -> dict[str, list[str]]:
 
 def _numbers(table: Mapping[str, list[str]], columns: Sequence[str]) -> Array:
     try:
-        return np.array([[float(text) for text in table[name]] for name in columns]).T
+        found: Array = np.array([[float(text) for text in table[name]] for name in columns]).T
     except KeyError as error:
         raise InputError(f"there is no column {error}; columns are {', '.join(table)}") from error
     except ValueError as error:
         raise InputError(f"columns {', '.join(columns[:3])}: {error}") from error
+    if not np.all(np.abs(found) < LARGEST):
+        raise InputError(
+            f"columns {', '.join(columns[:3])} hold numbers that are not finite, or too large for any; copy the file again"
+        )
+    return found
 
 
 def _values(file: Path) -> Array:
     try:
-        return np.array([float(text) for text in read_regular(file, MOST_BYTES, follow=True).split()])
+        return _numbers({"eigenvalue": read_regular(file, MOST_BYTES, follow=True).decode().split()}, ["eigenvalue"])[:, 0]
     except (FileNotFoundError, ValueError) as error:
         raise FileError(f"{file} is not a list of eigenvalues ({error}); give the file of the same run") from error
 

@@ -88,8 +88,10 @@ def _model(whole: dict[str, Any]) -> FederatedPCA:
 
 
 def _written(array: Any) -> dict[str, Any]:
+    """An array row by row; "column by column" says how it lies in memory, on which last bits of products may depend."""
     array = np.asarray(array)
-    return {"dtype": array.dtype.name, "shape": list(array.shape), "values": array.ravel().tolist()}
+    lies = {"column_by_column": True} if array.flags.fnc else {}
+    return {"dtype": array.dtype.name, "shape": list(array.shape), **lies, "values": array.ravel().tolist()}
 
 
 def _read(name: str, about: Mapping[str, Any]) -> np.ndarray[Any, Any]:
@@ -100,7 +102,8 @@ def _read(name: str, about: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     if len(about["values"]) != int(np.prod(about["shape"], dtype=object)):
         raise InputError(f"array {name!r} has {len(about['values'])} values for shape {tuple(about['shape'])}")
     try:
-        return np.array(about["values"], dtype=about["dtype"]).reshape(about["shape"])
+        found = np.array(about["values"], dtype=about["dtype"]).reshape(about["shape"])
+        return np.asfortranarray(found) if about.get("column_by_column") is True else found
     except (OverflowError, ValueError) as error:
         raise InputError(f"array {name!r} does not hold {about['dtype']} ({error})") from error
 

@@ -73,23 +73,56 @@ def to_sklearn(pca: FederatedPCA) -> Any:
 def _prepare(pca: FederatedPCA) -> Iterator[tuple[str, Any]]:
     """scikit-learn's estimators for the steps of preparation, named after their kinds."""
     for i, step in enumerate(pca.preparation_):
-        make = MAKERS.get(step.kind)
-        made = [("", Prepared(step))] if make is None else make(pca, step.arrays)
-        for part, estimator in made:
+        made = _made(pca, step)
+        for part, estimator in [("", Prepared(step))] if made is None else made:
             yield "-".join(word for word in (f"prepare{i}", step.kind, part) if word), estimator
 
 
-def _imputer(pca: FederatedPCA, arrays: Mapping[str, Array]) -> list[tuple[str, Any]]:
+Made = list[tuple[str, Any]]
+"""Estimators, each with a word for its name."""
+
+
+def _made(pca: FederatedPCA, step: Step) -> Made | None:
+    """scikit-learn's estimators that do what a step does; None where there are none."""
+    return MAKERS[step.kind](pca, step.arrays) if step.kind in MAKERS else None
+
+
+def _fill(pca: FederatedPCA, arrays: Mapping[str, Array]) -> Made:
+    return [("", _imputer(pca, arrays["values"]))]
+
+
+def _genotypes(pca: FederatedPCA, arrays: Mapping[str, Array]) -> Made:
+    scale = np.where(arrays["scale"] == 0, 1.0, arrays["scale"])  # where components are zero
+    return [("impute", _imputer(pca, arrays["centre"])), ("scale", _scaler(pca, arrays["centre"], scale))]
+
+
+def _scale(pca: FederatedPCA, arrays: Mapping[str, Array]) -> Made | None:
+    if arrays["limit"]:
+        return None
+    centre = np.zeros_like(arrays["centre"]) if arrays["zeros"] else arrays["centre"]
+    return [("", _scaler(pca, centre, arrays["scale"]))]
+
+
+def _columns(pca: FederatedPCA, arrays: Mapping[str, Array]) -> Made:  # noqa: ARG001
+    return []  # components are zero where columns are taken out
+
+
+MAKERS: dict[str, Callable[[FederatedPCA, Mapping[str, Array]], Made | None]] = {
+    "fill": _fill,
+    "genotypes": _genotypes,
+    "scale": _scale,
+    "columns": _columns,
+}
+"""Kind of step -> scikit-learn's estimators that do the same; those of ``scale`` do not cut."""
+
+
+def _imputer(pca: FederatedPCA, values: Array) -> Any:
     dtype = pca.components_.dtype
     imputer = SimpleImputer(keep_empty_features=True)
-    imputer.statistics_ = np.asarray(arrays["values"], dtype=dtype)
+    imputer.statistics_ = np.asarray(values, dtype=dtype)
     imputer.n_features_in_, imputer._fit_dtype, imputer._fill_dtype = pca.n_features_in_, dtype, dtype
     imputer.indicator_ = None
-    return [("", imputer)]
-
-
-MAKERS: dict[str, Callable[[FederatedPCA, Mapping[str, Array]], list[tuple[str, Any]]]] = {"fill": _imputer}
-"""Kind of step -> scikit-learn's estimators that do the same, each with a word for its name."""
+    return imputer
 
 
 def _scaler(pca: FederatedPCA, centre: Array, scale: Array) -> Any:
@@ -142,11 +175,11 @@ def to_skops(pca: FederatedPCA, path: str | os.PathLike[str], *, overwrite: bool
 def _standing_alone(pca: FederatedPCA, what: str) -> Any:
     """The model as scikit-learn's own estimators alone; an InputError names steps that these cannot do."""
     check_is_fitted(pca)
-    others = [step.kind for step in pca.preparation_ if step.kind not in MAKERS]
+    others = [step.kind for step in pca.preparation_ if _made(pca, step) is None]
     if others:
         raise InputError(
             f"rows of this model are prepared by {', '.join(others)}, which cannot be written as {what}; "
-            f"only {', '.join(MAKERS)} can: prepare rows with eigenpact, or export with to_json"
+            f"only {', '.join(MAKERS)} can (scale without a limit): prepare rows with eigenpact, or export with to_json"
         )
     return to_sklearn(pca)
 
