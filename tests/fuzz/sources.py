@@ -131,6 +131,18 @@ def change_words(data: bytes, rng: Rng) -> bytes:
     return "\n".join(lines).encode()
 
 
+def change_hdf5(data: bytes, rng: Rng) -> bytes:
+    """A file cut off, or bytes of it overwritten, but for heaps of texts: over some damaged ones the HDF5 library never ends."""
+    out = bytearray(data[: rng.integers(len(data))] if rng.random() < 0.2 else data)
+    heaps = [at for at in range(len(data)) if data.startswith(b"GCOL", at)]
+    for _ in range(rng.integers(1, 6)):
+        at = int(rng.integers(len(out) + 1))
+        end = min(len(out), at + int(rng.choice([1, 1, 1, 8, 64])))
+        if not any(heap - 64 < at < heap + 4096 for heap in heaps):
+            out[at:end] = rng.bytes(end - at)
+    return bytes(out)
+
+
 def change_zip(data: bytes, rng: Rng, change_bytes: Callable[[bytes, Rng], bytes]) -> bytes:
     """A member of an archive changed or left out, in an archive that is whole."""
     import zipfile
@@ -193,8 +205,8 @@ def kinds(change_bytes: Callable[[bytes, Rng], bytes], change_npz: Any, files: C
         for end in ("bed", "bim", "fam", "pgen", "pvar", "psam", "vcf", "bcf")
     }
     return genotypes | {
-        "h5": ("t.h5", (change_bytes,), reading("t.h5", files)),
-        "h5ad": ("t.h5ad", (change_bytes,), reading("t.h5ad", files)),
+        "h5": ("t.h5", (change_hdf5,), reading("t.h5", files)),
+        "h5ad": ("t.h5ad", (change_hdf5,), reading("t.h5ad", files)),
         "zarr.zip": ("t.zarr.zip", (change_bytes, archive), reading("t.zarr.zip", files)),
         "npy in pieces": ("t.npy", (change_bytes,), reading("t.npy", files, (LITTLE,))),
         "npz in pieces": ("t.npz", (change_bytes, change_npz), reading("t.npz", files, (LITTLE,))),

@@ -167,7 +167,7 @@ def _link(group: Any, part: str) -> Any:
 
 
 def _table(file: _File, root: Any, description: Description, memory: int | None) -> Table:
-    cells = str(dict(root.attrs).get("encoding-type", "")) == "anndata" or file.path.suffix.lower() == ".h5ad"
+    cells = str(root.attrs.get("encoding-type", "")) == "anndata" or file.path.suffix.lower() == ".h5ad"
     name, node = _find(file, root, description.dataset, cells)
     X = _rows(file, name, node, memory)
     if not cells:
@@ -224,8 +224,7 @@ def _rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
 
 def _sparse_rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
     """Compressed sparse rows as anndata writes them; columns only if they fit into memory."""
-    told = dict(node.attrs)
-    form, shape = str(told.get("encoding-type", told.get("h5sparse_format", ""))), told.get("shape", told.get("h5sparse_shape"))
+    form, shape = str(node.attrs.get("encoding-type", "")), node.attrs.get("shape")
     if not form.startswith(("csr", "csc")) or shape is None or len(shape) != 2:
         raise InputError(f"{file.path}: {name!r} is a group, neither a table nor a sparse matrix of anndata")
     wanted = {"data": "biuf", "indices": "iu", "indptr": "iu"}
@@ -251,7 +250,7 @@ def _index(file: _File, root: Any, kind: str, length: int) -> tuple[str, ...] | 
     group = file.node(root, kind)
     if group is None or not hasattr(group, "keys"):
         raise InputError(f"{file.path} has no group {kind!r}; open it with anndata 0.8 or later, and save it again")
-    return file.texts(group, str(dict(group.attrs).get("_index", "_index")), length)
+    return file.texts(group, str(group.attrs.get("_index", "_index")), length)
 
 
 def _categories(file: _File, root: Any, length: int, description: Description) -> Iterator[tuple[str, tuple[str, ...]]]:
