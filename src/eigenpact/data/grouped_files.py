@@ -90,7 +90,7 @@ def _in_short(error: BaseException) -> str:
 
 def _close(root: Any) -> None:
     for part in (root, getattr(root, "store", None)):  # HDF5 closes the first, zarr the second
-        if hasattr(part, "close"):
+        if part is not None and hasattr(part, "close"):
             part.close()
 
 
