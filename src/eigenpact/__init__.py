@@ -7,11 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, engines, errors, solvers
+    from . import datasets, engines, errors, export, imports, prepare, solvers
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
     from .report.auditing import audit
+    from .report.suggesting import suggest_components
     from .runtime import Secured
 
 __version__ = "0.1.0"
@@ -28,10 +29,14 @@ __all__ = [
     "datasets",
     "engines",
     "errors",
+    "export",
+    "imports",
     "load_model",
     "metrics",
+    "prepare",
     "save_model",
     "solvers",
+    "suggest_components",
 ]
 
 
@@ -42,7 +47,7 @@ def __getattr__(name: str) -> Any:
             places = (import_module(f"{__name__}.{place}") for place in ("errors", "solvers"))
             told = next((f"there is {place.__name__}.{name}" for place in places if hasattr(place, name)), told)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {told}")
-    if name in ("datasets", "engines", "errors", "solvers"):
+    if name in ("datasets", "engines", "errors", "export", "imports", "prepare", "solvers"):
         found = import_module(f"{__name__}.{name}")
     elif name == "metrics":
         found = import_module(f"{__name__}.numerics.metrics")
@@ -50,6 +55,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(f"{__name__}.runtime").Secured
     elif name == "audit":
         found = import_module(f"{__name__}.report.auditing").audit
+    elif name == "suggest_components":
+        found = import_module(f"{__name__}.report.suggesting").suggest_components
     else:
         found = getattr(import_module(f"{__name__}.estimators"), name)
     globals()[name] = found

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
 from .method import FamilyName, Part
+from .missing.em import LikelySolution
+from .missing.mean import MEAN_FILL
+from .missing.observed import OBSERVED
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.batch_adjust import BatchAdjust
+from .prepare.genotypes import GenotypeScale
+from .prepare.highly_variable import HighlyVariable
+from .prepare.log_normalize import LogNormalize
+from .prepare.moments import MOMENTS as BEFORE
+from .prepare.residualize import Residualize
+from .prepare.scale import Scale
 from .private.moments import MOMENTS
 from .rare import RARE
 from .robust.agreement import AGREEMENT
@@ -49,7 +59,12 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
+PREPARERS = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize, BatchAdjust)
+
+PREPARING = (MEAN_FILL, BEFORE, *(preparer.part for preparer in PREPARERS))
+"""What preparers call: sites list these functions in their policies one by one, or not at all."""
+
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,
@@ -57,5 +72,6 @@ FAMILIES: dict[FamilyName, Family] = {
     "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
     "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
     "graph": Family("GraphKernelPCA", GraphSolution),
+    "missing": Family("FederatedPCA(missing='em')", LikelySolution, (OBSERVED,), on_request=(RARE,)),
     "private": Family("PrivatePCA", Solution, (MOMENTS,)),
 }

@@ -75,11 +75,13 @@ def read_together(
     check_outputs: Callable[[], None],
     descriptions: Mapping[str, Description] | None = None,
     memory: int | None = None,
+    *,
+    missing: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
-    ``memory`` is what each rank may take, in bytes.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.
     """
     read: dict[str, Table] = {}
     error = ""
@@ -94,7 +96,7 @@ def read_together(
         read = read_sites(mine, said, memory=memory) if mine else {}
         tell_notes(read)
         for name, table in read.items():
-            check_finite(name, table.X, table.feature_names)
+            check_finite(name, table.X, table.feature_names, missing=missing)
     except EigenpactError as caught:
         if comm.size == 1:
             raise

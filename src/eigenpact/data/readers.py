@@ -123,28 +123,35 @@ def read_sites(
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
-    each = memory_for_rows(memory, len(files))
     said = dict(descriptions or {})
     if unknown := sorted(set(said) - set(files)):
         raise InputError(f"a description is given for {unknown[0]!r}, which is no site; sites are {', '.join(files)}")
+    each = memory_for_rows(memory, len(files))
     tables: dict[str, Table] = {}
-    problems: list[str] = []
-    advice: list[str] = []
+    wrong: dict[str, ProblemsError] = {}
     for name, file in files.items():
         try:
             tables[name] = read_table(file, said.get(name), memory=each)
         except ProblemsError as error:
-            problems += error.problems
-            advice += error.advice
-    if problems:
-        headers = {Path(f): header_of(Path(f), said.get(name) or description_of(Path(f))[0]) for name, f in files.items()}
-        problems += misnamed({file: header for file, header in headers.items() if header is not None})
-        first = next(file for name, file in files.items() if name not in tables)
-        like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-        if any("describe" in problem for problem in problems):
-            advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
-        raise ProblemsError(problems, advice)
+            wrong[name] = error
+    if wrong:
+        raise _problems_of_all({name: Path(file) for name, file in files.items()}, said, tables, wrong)
     return tables
+
+
+def _problems_of_all(
+    files: Mapping[str, Path], said: Mapping[str, Description], tables: Mapping[str, Table], wrong: Mapping[str, ProblemsError]
+) -> ProblemsError:
+    """What is wrong with each file, and with names of columns compared with those of other files."""
+    problems = [problem for error in wrong.values() for problem in error.problems]
+    advice = [line for error in wrong.values() for line in error.advice]
+    headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
+    problems += misnamed({file: header for file, header in headers.items() if header is not None})
+    first = files[next(iter(wrong))]
+    like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
+    if any("describe" in problem for problem in problems):
+        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+    return ProblemsError(problems, advice)
 
 
 def site_of(entry: str | os.PathLike[str]) -> str:

@@ -181,7 +181,7 @@ class BlockReader:
             if not line.strip("\r\n"):
                 continue
             head, found, rest = line.partition(self.form.separator)
-            if not found or (not self.layout.known_ids and self.form.number(head) is not None):
+            if not found or not rest.strip() or (not self.layout.known_ids and self.form.number(head) is not None):
                 raise NotPlainError
             ids.append(head.strip())
             yield rest

@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.missing.mean import MeanFill
+from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.batch_adjust import own_step
+from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
-from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
+from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
-from ..numerics.preparation import Step, prepared
+from ..numerics.preparation import Step, prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
-from .plans import plan_of
+from .missing import (
+    Missing,
+    check_likely,
+    check_whole_if_sparse,
+    feature_names,
+    likelihoods,
+    likely_program,
+    likely_solver,
+    noise_of,
+)
+from .plans import parts_to_prepare, plan_of
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
+
+FILLING = frozenset({"fill", "expect", "genotypes"})
+"""Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
@@ -49,13 +68,14 @@ class JointResult(Result):
     singular_values: Array
     noise_variance: float
     between_site_share: float
+    between_site_share_before: float | None = None
     angle_estimate: float | None
     solver_choice: list[Any]
     dropped_features: tuple[int, ...] = ()
     preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(PooledEstimator):
+class FederatedPCA(Projecting, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -90,12 +110,18 @@ class FederatedPCA(PooledEstimator):
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
+    missing : "refuse", "mean" or "em"
+        What to do where entries are missing (NaN): refuse them; fill them with pooled means, before all else; or find the
+        components that make the entries that are there most likely, each site filling its own holes (``ep.solvers.EM``).  With
+        "em", ``n_components`` is a number below that of the features, ``center`` not "site", and ``prepare`` empty.
 
     Attributes
     ----------
     components_ : (k, n_features) array
         Orthonormal rows; in each, the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (k,) arrays
+        With ``missing="em"`` those of the model, n / (n - 1) times its variances, so that they are those of PCA where nothing
+        is missing; the ratio is to the model's total variance, with that of the noise.
     mean_, scale_ : (n_features,) arrays
         What ``transform`` subtracts and divides by (zeros for ``center=False``, ones for ``scale=None``).
     noise_variance_ : float
@@ -109,6 +135,8 @@ class FederatedPCA(PooledEstimator):
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
         Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+    between_site_share_before_ : float or None
+        The same of the rows before ``prepare``; None where nothing was prepared.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
@@ -131,6 +159,15 @@ class FederatedPCA(PooledEstimator):
 
     _result_type = JointResult
 
+    @property
+    def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.takes_gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether NaN stands for a missing entry, which preparation fills, or the model."""
+        return self.missing != "refuse" or any(getattr(preparer, "fills", False) for preparer in self.prepare)
+
     def __init__(
         self,
         n_components: int | float | None = None,
@@ -147,6 +184,7 @@ class FederatedPCA(PooledEstimator):
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
+        missing: Missing = "refuse",
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -161,30 +199,51 @@ class FederatedPCA(PooledEstimator):
         self.secure = secure
         self.min_nonzero = min_nonzero
         self.prepare = prepare
+        self.missing = missing
 
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_n_components(self.n_components, rows, features)
 
+    def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
+        if self._takes_gaps:
+            check_whole_if_sparse(held)
+        return held
+
     def _find_algorithm(self, engine: Engine) -> Algorithm:
-        return find_joint_solver(self.solver, engine)
+        return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *(preparer.part for preparer in self.prepare)]
+        filling = [MeanFill()] if self.missing == "mean" else []
+        also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
+
+    def _tells_site_means(self) -> bool:
+        own = (function for preparer in self.prepare for function in preparer.part.functions)
+        return super()._tells_site_means() or any(function.site_means for function in own)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=tuple(self.prepare))
+        names = feature_names(self)
+        filling = [MeanFill(names)] if self.missing == "mean" else []
+        prepare = (*filling, *self.preparers(names or None))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare)
+        if self.missing == "em":
+            return likely_program(algorithm, problem, names)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
             return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
+
+    def preparers(self, names: Any) -> tuple[Preparer, ...]:
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
+        names = names if isinstance(names, tuple | list | np.ndarray) else None
+        return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
@@ -193,19 +252,29 @@ class FederatedPCA(PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        self._check_choice("missing", "refuse", "mean", "em")
+        if self.missing == "em":
+            check_likely(self.center, self.prepare, self.solver)
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
         if strange:
-            raise InputError(f"prepare holds {strange[0]!r}, which prepares no rows; give those of eigenpact.prepare")
+            raise InputError(
+                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
+        if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
+            raise InputError(
+                f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "
+                "center='site'"
+            )
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
         n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
-        largest = min(n, d - len(setup.dropped))
+        largest = min(n, d - len(setup.empty))
         k, dtype = len(eigenvalues), precision(setup.single)
-        basis = with_zeros(solution.basis.T, np.array(setup.dropped, dtype=int)).T  # where random starts leave roundings
+        basis = with_zeros(solution.basis.T, setup.empty).T  # where random starts leave roundings
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
@@ -223,10 +292,11 @@ class FederatedPCA(PooledEstimator):
             explained_variance=(eigenvalues / (n - 1)).astype(dtype),
             explained_variance_ratio=ratios,
             singular_values=np.sqrt(eigenvalues).astype(dtype),
-            noise_variance=rest / (largest - k) if k < largest else 0.0,
+            noise_variance=noise_of(setup, solution, rest / (largest - k) if k < largest else 0.0),
             dropped_features=setup.dropped,
             preparation=setup.preparation,
             between_site_share=setup.between_share,
+            between_site_share_before=setup.share_before,
             angle_estimate=angle,
             converged=bool(solution.converged),
             stop_reason="; ".join(text for text in (solution.reason, limited, advice) if text),
@@ -262,22 +332,59 @@ class FederatedPCA(PooledEstimator):
     # -- using ----------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
+        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components.
+
+        Missing entries (NaN) are filled as ``missing`` says: with the agreed means, or with what the model expects of them, given
+        the other entries of their row.
+        """
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
+
+    def for_site(self, rows: Any) -> Self:
+        """The model as it is for one site, from its ``rows`` that were fitted; needed where sites were adjusted as batches.
+
+        The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
+        """
+        check_is_fitted(self)
+        steps: list[Step] = []
+        X = self._checked_rows(rows)
+        for step in self.preparation_:
+            own = own_step(X, step.arrays) if step.kind == "batch" else step
+            X, steps = own.apply(X), [*steps, own]
+        model = copy(self)
+        model.preparation_ = tuple(steps)
+        return model
 
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
-        X = prepared(X, self.preparation_)
+        X = prepared(self._checked_rows(X), self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
+    @property
+    def fills_holes(self) -> bool:
+        """Whether the fitted model takes new rows with missing entries (NaN)."""
+        return any(step.kind in FILLING for step in self.preparation_)
+
+    def _checked_rows(self, X: Any) -> Any:
+        """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
+        finite = "allow-nan" if self.fills_holes else True
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
+        check_whole_if_sparse({"X": X})
+        return with_zeros(X, np.array(self.dropped_features_, dtype=int))
+
     def score_samples(self, X: Any) -> Any:
-        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
+        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).
+
+        With ``missing="em"`` that of the entries that are there; with "mean", that of filled rows.
+        """
+        check_is_fitted(self)
+        if any(step.kind == "expect" for step in self.preparation_):
+            return likelihoods(self, self._checked_rows(X))
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
-        noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)
+        empty = {*self.dropped_features_, *taken_out(self.preparation_)}
+        noise, d, k = self.noise_variance_, rows.d - len(empty), len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))
         distances = (scores**2 / variances).sum(axis=1)
         log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()

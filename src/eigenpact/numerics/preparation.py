@@ -7,49 +7,19 @@ kept at a site and is saved with a model, and what it makes of new rows is what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
+from . import changes  # noqa: F401  # which registers what is there
+from .kinds import KINDS as KINDS
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows
-
-Change = Callable[[Any, Mapping[str, Array]], Any]
-"""From rows (n x d) and the step's arrays to changed rows (n x d)."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What steps of one kind do.
-
-    Attributes
-    ----------
-    change : rows and arrays -> rows
-    axes : mapping from the name of an array to its axes, such as "d" or "d c"; "" for a number
-    sparse : bool
-        Whether it takes scipy's sparse rows and gives sparse ones.
-    """
-
-    change: Change
-    axes: Mapping[str, str]
-    sparse: bool
-
-
-KINDS: dict[str, Kind] = {}
-
-
-def kind(name: str, *, sparse: bool = False, **axes: str) -> Callable[[Change], Change]:
-    """Mark a function as what steps of this kind do; see :class:`Kind`."""
-
-    def register(change: Change) -> Change:
-        KINDS[name] = Kind(change, axes, sparse)
-        return change
-
-    return register
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +32,7 @@ class Step:
     """
 
     kind: str
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -88,12 +58,26 @@ class Step:
             raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
         return KINDS[self.kind].change(X, self.arrays)
 
+    def __str__(self) -> str:
+        return KINDS[self.kind].tells(self.arrays)
+
 
 def prepared(X: Any, steps: Iterable[Step]) -> Any:
     """Rows (n x d) after all steps, in their order."""
     for step in steps:
         X = step.apply(X)
     return X
+
+
+def taken_out(steps: Iterable[Step]) -> NDArray[np.intp]:
+    """Numbers of the columns that steps take out: zero in all rows.
+
+    >>> steps = (Step("columns", {"kept": np.array([True, False, True])}),)
+    >>> taken_out(steps).tolist(), str(steps[0])
+    ([1], '2 of 3 columns kept')
+    """
+    masks = (KINDS[step.kind].drops(step.arrays) for step in steps if KINDS[step.kind].drops is not None)  # type: ignore[misc]
+    return np.array(sorted({int(j) for mask in masks for j in np.flatnonzero(mask)}), dtype=np.intp)
 
 
 def flat(steps: Iterable[Step], name: str) -> dict[str, Array]:
@@ -113,9 +97,3 @@ def unflat(arrays: Mapping[str, Array], name: str, kinds: Iterable[str]) -> tupl
         return ((key.removeprefix(start), a) for key, a in arrays.items() if key.startswith(start))
 
     return tuple(Step(kind, dict(own(f"{name}/{i}/{kind}/"))) for i, kind in enumerate(kinds))
-
-
-@kind("fill", values="d")
-def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
-    return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)

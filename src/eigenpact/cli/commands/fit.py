@@ -13,7 +13,23 @@ from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Describe, Files, GoOnWithout, Memory, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import (
+    Center,
+    CenterOption,
+    Describe,
+    Files,
+    GoOnWithout,
+    Memory,
+    Missing,
+    MissingOption,
+    Prepare,
+    Quiet,
+    Scale,
+    ScaleOption,
+    Secure,
+    Seed,
+    Tol,
+)  # fmt: skip
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, parse_descriptions, read_together
 
@@ -25,6 +41,8 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -51,7 +69,7 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without,
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing,
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
@@ -60,9 +78,11 @@ def command(
         parse_components(components)  # told before files are read
         limit = None if memory is None else parse_memory(memory)
         descriptions = parse_descriptions(describe)
-        chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output, descriptions, limit)
+        plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
+        chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        held, names = read_together(files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps)
+        pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
