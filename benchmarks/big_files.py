@@ -162,7 +162,7 @@ def rows(size: str, kinds: str = "csv bed") -> Iterator[Row]:
         if "csv" in kinds:
             yield from rows_of("a CSV file", write_csv, wanted, Path(folder), ".csv")
         if "bed" in kinds:
-            yield from rows_of("a bed file", write_bed, wanted / 2, Path(folder), ".bed")
+            yield from rows_of("a bed file", write_bed, wanted / (2 if wanted > 1e9 else 5), Path(folder), ".bed")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from eigenpact.estimators.model_files import load_model, save_model
 from eigenpact.runtime import SiteLedger
 from eigenpact.runtime.journal import MAGIC, Entry, _checksum_of, _read, _record
 from eigenpact.runtime.site_ledger import read_site_ledger
-from tests.fuzz import tables
+from tests.fuzz import sources, tables
 
 TIMES, CONSTANT = 3, 4 << 20
 """Memory may be so many times the larger of the file and the table in it, and so many bytes more."""
@@ -89,10 +89,11 @@ def honest() -> dict[str, bytes]:
         describe_kits(Path(), Federation("heart", "localhost", 8102, ("kit", "B"), ("p", "q")), "no certificate")
         Path("policy.toml").write_text(policy_text(secure=True))
         Path("site.toml").write_text('kit = "."\ndata = "t.csv"\ncoordinator_timeout = 30\n')
+        others = sources.honest(ROWS)
         files = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".secret"]
         written = {str(path): path.read_bytes() for path in files}
     written["t.csv.gz"] = gzip.compress(written["t.csv"])
-    return written | _parquet() | tables.honest(ROWS)
+    return written | _parquet() | tables.honest(ROWS) | others
 
 
 def _parquet() -> dict[str, bytes]:
@@ -311,6 +312,7 @@ KINDS: dict[str, tuple[str, tuple[Change, ...], Callable[[bytes], Any]]] = {
     "parties": ("kit/parties.json", (change_bytes, change_json), read_settings("kit/parties.json", whole_kit)),
     "ledger": ("ledger.jsonl", (change_bytes, change_lines), read_settings("ledger.jsonl", both_ways)),
     **tables.kinds(change_bytes, reading),
+    **sources.kinds(change_bytes, change_npz, lambda: honest()),
 }
 """Kind -> the honest file, ways to change it, and how it is read, in an empty folder."""
 
@@ -349,7 +351,7 @@ def attempt(kind: str, seed: int) -> Tried:
             result = read(data)
         except EigenpactError as error:
             word, why = "refused", f"{type(error).__name__}: {error}"
-            if tables.names_no_file(kind, error):
+            if tables.names_no_file(kind, error) or sources.names_no_file(kind, error):
                 word, why = "wrong", f"the error names no file: {why}"
         except Exception as error:  # whatever it is, it is what this looks for
             word, why = "wrong", f"{type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,8 @@ def _read_vcf(file: Path, _description: Description, memory: int | None) -> Tabl
     cyvcf2.cyvcf2.set_htslib_log_level(0)  # what it would print is told as an error
     found, left_out = Found(file), [0]
     try:
-        reader = cyvcf2.VCF(str(file.resolve()), gts012=True, strict_gt=True)
+        with _plain_exceptions(f"{file} cannot be read"):
+            reader = cyvcf2.VCF(str(file.resolve()), gts012=True, strict_gt=True)
         try:
             people = People(["0"] * len(reader.samples), list(reader.samples), {})
             n = len(people.ids)
@@ -185,17 +187,22 @@ def _vcf_slabs(file: Path, reader: Any, found: Found, left_out: list[int], step:
 
 def _records(file: Path, reader: Any, found: Found) -> Iterator[Any]:
     while True:
-        try:
-            record = next(reader)
-        except StopIteration:
+        with _plain_exceptions(f"{file}: what follows variant {len(found)} is damaged"):
+            record = next(reader, None)
+        if record is None:
             return
-        except Exception as error:  # of a damaged line, cyvcf2 raises this class itself, and no other
-            if type(error) is not Exception:
-                raise
-            raise FileError(
-                f"{file}: what follows variant {len(found)} is damaged ({_words(error)}); check it with bcftools"
-            ) from error
         yield record
+
+
+@contextmanager
+def _plain_exceptions(what: str) -> Iterator[None]:
+    """Of a damaged file, cyvcf2 raises the class Exception itself; no other is caught."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        raise FileError(f"{what} ({_words(error)}); check it with bcftools view") from error
 
 
 def _genotypes(X: CountRows, people: People, variants: Any, left_out: int) -> Table:

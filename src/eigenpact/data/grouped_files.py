@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,10 @@ from .table import Table, reads
 MOST_NODES, DEEPEST = 4096, 8
 """Arrays of a file that are listed, and groups within groups."""
 
-BROKEN = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError, OverflowError, MemoryError)
+BROKEN = (
+    OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, IndexError, OverflowError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 """What libraries raise of damaged files."""
 
 Open = Callable[[], Any]
@@ -84,8 +89,9 @@ def _in_short(error: BaseException) -> str:
 
 
 def _close(root: Any) -> None:
-    if hasattr(root, "close"):
-        root.close()
+    for part in (root, getattr(root, "store", None)):  # HDF5 closes the first, zarr the second
+        if part is not None and hasattr(part, "close"):
+            part.close()
 
 
 class _File:
@@ -132,6 +138,27 @@ class _File:
         return tuple(map(str, values.tolist()))
 
 
+class _Part:
+    """An array of a file, whose damage may show when it is read."""
+
+    def __init__(self, file: _File, name: str, node: Any) -> None:
+        self._file, self._name, self._node = file, name, node
+        self.shape, self.dtype, self.ndim = tuple(node.shape), np.dtype(node.dtype), len(node.shape)
+        self.chunks = getattr(node, "chunks", None)
+
+    def __getitem__(self, where: slice) -> Any:
+        try:
+            return self._node[where]
+        except BROKEN as error:
+            told = f"{type(error).__name__}: {_in_short(error)}"
+            raise FileError(f"{self._file.path}: {self._name!r} is damaged ({told}); copy or make the file again") from error
+
+
+def _part(file: _File, group: Any, name: str) -> _Part | None:
+    node = file.array(group, name)
+    return None if node is None else _Part(file, name, node)
+
+
 def _link(group: Any, part: str) -> Any:
     try:
         return group.get(part, getlink=True)
@@ -140,7 +167,7 @@ def _link(group: Any, part: str) -> Any:
 
 
 def _table(file: _File, root: Any, description: Description, memory: int | None) -> Table:
-    cells = str(dict(root.attrs).get("encoding-type", "")) == "anndata" or file.path.suffix.lower() == ".h5ad"
+    cells = str(root.attrs.get("encoding-type", "")) == "anndata" or file.path.suffix.lower() == ".h5ad"
     name, node = _find(file, root, description.dataset, cells)
     X = _rows(file, name, node, memory)
     if not cells:
@@ -191,21 +218,21 @@ def _rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
     if node.ndim != 2 or np.dtype(node.dtype).kind not in "biuf":
         raise InputError(f"{file.path}: {name!r} has shape {tuple(node.shape)} and dtype {node.dtype}; give a table of numbers")
     if is_too_large(math.prod(node.shape) * 8, memory):
-        return ArraySource(node)
+        return ArraySource(_Part(file, name, node))
     return np.asarray(node[:])
 
 
 def _sparse_rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
     """Compressed sparse rows as anndata writes them; columns only if they fit into memory."""
-    told = dict(node.attrs)
-    form, shape = str(told.get("encoding-type", told.get("h5sparse_format", ""))), told.get("shape", told.get("h5sparse_shape"))
+    form, shape = str(node.attrs.get("encoding-type", "")), node.attrs.get("shape")
     if not form.startswith(("csr", "csc")) or shape is None or len(shape) != 2:
         raise InputError(f"{file.path}: {name!r} is a group, neither a table nor a sparse matrix of anndata")
-    data, indices, indptr = (file.array(node, part) for part in ("data", "indices", "indptr"))
-    if any(part is None or part.ndim != 1 for part in (data, indices, indptr)) or np.dtype(data.dtype).kind not in "biuf":
+    wanted = {"data": "biuf", "indices": "iu", "indptr": "iu"}
+    parts = {part: _part(file, node, part) for part in wanted}
+    found = [part for name, part in parts.items() if part is not None and part.ndim == 1 and part.dtype.kind in wanted[name]]
+    if len(found) < len(wanted):
         raise InputError(f"{file.path}: the parts of sparse {name!r} do not fit together")
-    if np.dtype(indices.dtype).kind not in "iu" or np.dtype(indptr.dtype).kind not in "iu":
-        raise InputError(f"{file.path}: the parts of sparse {name!r} do not fit together")
+    data, indices, indptr = found
     rows, columns = (int(n) for n in shape)
     if not 0 <= min(rows, columns) <= max(rows, columns) <= max(LONGEST, int(data.shape[0])):
         raise InputError(f"{file.path}: sparse {name!r} claims to be {rows} x {columns}")
@@ -223,7 +250,7 @@ def _index(file: _File, root: Any, kind: str, length: int) -> tuple[str, ...] | 
     group = file.node(root, kind)
     if group is None or not hasattr(group, "keys"):
         raise InputError(f"{file.path} has no group {kind!r}; open it with anndata 0.8 or later, and save it again")
-    return file.texts(group, str(dict(group.attrs).get("_index", "_index")), length)
+    return file.texts(group, str(group.attrs.get("_index", "_index")), length)
 
 
 def _categories(file: _File, root: Any, length: int, description: Description) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -40,8 +40,8 @@ def _text(file: Path) -> Iterator[TextIO]:
                 yield text
 
 
-def _lines(file: Path, least: int) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each line that is not empty; ``least`` cells are needed, except in a header."""
+def _lines(file: Path, least: int, *, header: bool) -> Iterator[tuple[int, list[str]]]:
+    """Number and cells of each line that is not empty; ``least`` cells are needed, except in lines of a ``header`` (#)."""
     try:
         with _text(file) as text:
             number = 0
@@ -50,7 +50,7 @@ def _lines(file: Path, least: int) -> Iterator[tuple[int, list[str]]]:
                 if len(line) == LONGEST_LINE:
                     raise FileError(f"{file}, line {number} is longer than {LONGEST_LINE} characters; is it this kind of file?")
                 cells = line.split()
-                if cells and len(cells) < least and not line.startswith("#"):
+                if cells and len(cells) < least and not (header and line.startswith("#")):
                     raise FileError(f"{file}, line {number}: {len(cells)} cells where {least} are expected; make it again")
                 if cells:
                     yield number, cells
@@ -81,7 +81,7 @@ class People:
 
 def read_fam(file: Path) -> People:
     """A .fam file: family, name, parents, sex and phenotype of each person."""
-    cells = [line[:2] for _, line in _lines(file, 6)]
+    cells = [line[:2] for _, line in _lines(file, 6, header=False)]
     return People([line[0] for line in cells], [line[1] for line in cells], {})
 
 
@@ -89,7 +89,7 @@ def read_psam(file: Path) -> People:
     """A .psam file; without a header, it is a .fam file."""
     header: list[str] | None = None
     rows: list[list[str]] = []
-    for number, cells in _lines(file, 1):
+    for number, cells in _lines(file, 1, header=True):
         if cells[0] in ("#IID", "#FID") and header is None:
             header = ["IID" if cells[0] == "#IID" else "FID", *cells[1:]]
         elif cells[0].startswith("#"):
@@ -157,7 +157,7 @@ class Found:
 def read_bim(file: Path) -> Variants:
     """A .bim file: chromosome, name, centimorgans, position, allele 1 (which is counted) and allele 2 of each variant."""
     found = Found(file)
-    for number, cells in _lines(file, 6):
+    for number, cells in _lines(file, 6, header=False):
         found.add(f"line {number}", cells[0], cells[3], cells[1], cells[4], cells[5])
     return found.variants()
 
@@ -165,7 +165,7 @@ def read_bim(file: Path) -> Variants:
 def read_pvar(file: Path) -> tuple[Variants, list[int], int]:
     """A .pvar file: variants with one alternative allele, which is counted, their numbers, and how many there are in all."""
     found, kept, number_in_all, at = Found(file), list[int](), 0, list[int]()
-    for number, cells in _lines(file, 5):
+    for number, cells in _lines(file, 5, header=True):
         if cells[0].startswith("##"):
             continue
         if cells[0] == "#CHROM":
