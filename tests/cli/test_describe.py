@@ -113,3 +113,19 @@ def test_fit_and_transform_take_a_description_by_name(run):
         wrong = run("fit", "odd.csv", "-k", 1, "-o", "other", "--describe", given)
         assert wrong.exit_code == 2
         assert told in wrong.stderr
+
+
+def test_files_that_cannot_be_described(run):
+    Path("folder.csv").mkdir()
+    for name, told in (
+        ("none.csv", "none.csv does not exist"),
+        ("folder.csv", "is a folder"),
+        ("x.npy", "x.npy is no text table"),
+    ):
+        done = run("describe", name)
+        assert done.exit_code == 2
+        assert told in done.stderr
+    write("a,b\n1,2\n")
+    assert "must end in .toml" in run("describe", "t.csv", "-o", "t.csv").stderr
+    assert run("describe", "t.csv", "-o", "t.csv.toml").exit_code == 0
+    assert "exists already" in run("describe", "t.csv", "-o", "t.csv.toml").stderr

@@ -7,11 +7,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ..errors import FileError, InputError
+from ..errors import EigenpactError, FileError, InputError
 from .description import Description
 from .findings import SHOWN, Finding, raise_problems
 from .layout import Layout, read_layout
@@ -33,7 +34,7 @@ AFTER = 1 << 26
 @reads(*ENDINGS, described=True)
 def read_text(path: Path, description: Description, memory: int | None) -> Table:
     """Read a text table; all problems are told at once."""
-    try:
+    with told_errors(path):
         found = find_form(path, description)
         problems = list(found.problems)
         layout = find_layout(path, found, description, problems)
@@ -41,16 +42,29 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         if ambiguous or not layout.features:  # cells could not be judged
             raise_problems(path, problems, found.notes)
         table = _gather(path, found, layout, memory, problems)
-    except UnicodeDecodeError as error:
-        told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
-        raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
-    except csv.Error as error:
-        raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
     notes = [note.told() for note in found.notes]
     if layout.ids is not None and not layout.known_ids:
         taken = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
         notes.append(taken.told())
     return replace(table, notes=tuple(notes))
+
+
+@contextmanager
+def told_errors(path: Path) -> Iterator[None]:
+    """Tell what the system and the libraries raise as errors that name the file."""
+    try:
+        yield
+    except EigenpactError:
+        raise
+    except UnicodeDecodeError as error:
+        told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
+        raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
+    except csv.Error as error:
+        raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist; check the path (the current folder is {Path.cwd()})") from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}; check its permissions and content") from error
 
 
 def find_layout(path: Path, found: Found, description: Description, problems: list[Finding]) -> Layout:
