@@ -27,6 +27,9 @@ ENDINGS = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packe
 WORKERS = 4
 """Blocks that are parsed at once, on as many cores as there are."""
 
+LINES, LARGEST_BLOCK = 500, 1 << 24
+"""A block has so many lines, if it then has no more than so many bytes."""
+
 AFTER = 1 << 26
 """So many bytes are still looked at for more problems, once one was found."""
 
@@ -81,7 +84,7 @@ def _gather(path: Path, seen: Found, layout: Layout, memory: int | None, problem
     rows = GatheredRows(len(layout.features), memory)
     ids, texts = GatheredTexts(), {name: GatheredTexts() for name in layout.texts}
     after, wrong = 0, dict[tuple[int, str], Finding]()
-    for block, part in in_parallel(reader.read, blocks(path, seen.form.encoding)):
+    for block, part in in_parallel(reader.read, blocks(path, seen.form.encoding, _block_size(seen, memory))):
         wrong = {**part.problems, **wrong}
         if wrong or problems:
             after += len(block.data)
@@ -115,6 +118,13 @@ def in_parallel(read: Callable[[Block], Part], found: Iterable[Block]) -> Iterat
         finally:
             for _, part in waiting:
                 part.cancel()
+
+
+def _block_size(seen: Found, memory: int | None) -> int:
+    """So many bytes that a block has enough lines, unless they are long: every column of a block takes its time."""
+    lines = max(1, seen.text.count("\n"))
+    size = min(LINES * len(seen.text) // lines, LARGEST_BLOCK)
+    return size if memory is None else min(size, memory // (16 * WORKERS))
 
 
 def _expected(path: Path, block: Block, rows: int) -> int:
