@@ -107,6 +107,8 @@ def test_fit_and_transform_take_a_description_by_name(run):
     done = run("fit", "odd.csv", "-k", 1, "-o", "model", "--describe", "odd=odd.toml")
     assert done.exit_code == 0, done.stderr
     assert "odd: line 2, column 1: numbers have a decimal comma, such as 1,5" in done.stderr
+    again = run("fit", "odd.csv", "-k", 1, "-o", "model", "--describe", "odd=odd.toml", "--overwrite", "--quiet")
+    assert (again.exit_code, again.stderr) == (0, "")
     assert load_model("model").components_.tobytes() == load_model("plain").components_.tobytes()
     assert run("transform", "model", "odd.csv", "-o", "scores.npy", "--describe", "odd.toml").exit_code == 0
     for given, told in (("odd", "is not SITE=TOML"), ("none=odd.toml", "which is no site"), ("odd=no.toml", "does not exist")):

@@ -77,11 +77,13 @@ def read_together(
     memory: int | None = None,
     *,
     missing: bool = False,
+    quiet: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
-    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry;
+    ``quiet``, that what was found out about files is not printed.
     """
     read: dict[str, Table] = {}
     error = ""
@@ -94,7 +96,8 @@ def read_together(
             raise InputError(f"--describe names {unknown[0]!r}, which is no site; sites are {', '.join(sites)}")
         said = {name: said for name, said in (descriptions or {}).items() if name in {site_of(file) for file in mine}}
         read = read_sites(mine, said, memory=memory) if mine else {}
-        tell_notes(read)
+        if not quiet:
+            tell_notes(read)
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names, missing=missing)
     except EigenpactError as caught:

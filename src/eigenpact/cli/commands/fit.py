@@ -77,7 +77,9 @@ def command(
         limit = None if memory is None else parse_memory(memory)
         chosen = _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        held, names = read_together(files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps)
+        held, names = read_together(
+            files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps, quiet=quiet
+        )
         pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
