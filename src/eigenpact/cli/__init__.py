@@ -16,6 +16,7 @@ from .commands import (
     coordinator,
     demo,
     describe,
+    export,
     federation,
     fit,
     reproduce,
@@ -50,6 +51,7 @@ app.command("compare", epilog="Example: eigenpact compare north.csv south.csv we
 app.command("audit", epilog="Example: eigenpact audit --rows 200,150,100 --features 30 --solver krylov")(audit.command)
 app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
+app.command("export", epilog='Example: eigenpact export model/ --to card -o card.md --use "Members of the study"')(export.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
 app.add_typer(federation.app, name="federation")
 app.add_typer(coordinator.app, name="coordinator")

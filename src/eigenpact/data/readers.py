@@ -109,8 +109,7 @@ def read_sites(
     """Read one table per site, in the given order; the problems of all files are told at once.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  ``descriptions`` are by site; what they do
-    not name is described by the TOML beside it.  ``memory`` is that of the whole program, in bytes.  See :func:`read_table` for
-    the shapes.
+    not name is described by the TOML beside it.  ``memory`` is the program's, in bytes.  See :func:`read_table`.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")

@@ -20,6 +20,8 @@ from ..options import (
     Files,
     GoOnWithout,
     Memory,
+    Missing,
+    MissingOption,
     Prepare,
     Quiet,
     Scale,
@@ -40,6 +42,7 @@ def command(
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -66,16 +69,17 @@ def command(
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()),
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()), missing=missing,
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
     leads = comm.rank == 0
     try:
         parse_components(components)  # told before files are read
-        descriptions = parse_descriptions(describe)
         limit = None if memory is None else parse_memory(memory)
-        chosen = _solver(solver, where, start, proxy)
+        descriptions = parse_descriptions(describe)
+        plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
+        chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
         held, names = read_together(
             files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps, quiet=quiet
