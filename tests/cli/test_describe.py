@@ -107,9 +107,27 @@ def test_fit_and_transform_take_a_description_by_name(run):
     done = run("fit", "odd.csv", "-k", 1, "-o", "model", "--describe", "odd=odd.toml")
     assert done.exit_code == 0, done.stderr
     assert "odd: line 2, column 1: numbers have a decimal comma, such as 1,5" in done.stderr
+    again = run("fit", "odd.csv", "-k", 1, "-o", "model", "--describe", "odd=odd.toml", "--overwrite", "--quiet")
+    assert (again.exit_code, again.stderr) == (0, "")
     assert load_model("model").components_.tobytes() == load_model("plain").components_.tobytes()
     assert run("transform", "model", "odd.csv", "-o", "scores.npy", "--describe", "odd.toml").exit_code == 0
     for given, told in (("odd", "is not SITE=TOML"), ("none=odd.toml", "which is no site"), ("odd=no.toml", "does not exist")):
         wrong = run("fit", "odd.csv", "-k", 1, "-o", "other", "--describe", given)
         assert wrong.exit_code == 2
         assert told in wrong.stderr
+
+
+def test_files_that_cannot_be_described(run):
+    Path("folder.csv").mkdir()
+    for name, told in (
+        ("none.csv", "none.csv does not exist"),
+        ("folder.csv", "is a folder"),
+        ("x.npy", "x.npy is no text table"),
+    ):
+        done = run("describe", name)
+        assert done.exit_code == 2
+        assert told in done.stderr
+    write("a,b\n1,2\n")
+    assert "must end in .toml" in run("describe", "t.csv", "-o", "t.csv").stderr
+    assert run("describe", "t.csv", "-o", "t.csv.toml").exit_code == 0
+    assert "exists already" in run("describe", "t.csv", "-o", "t.csv.toml").stderr

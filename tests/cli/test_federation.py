@@ -257,6 +257,21 @@ def test_check_names_what_is_wrong(kits: Path, run: Callable[..., Any], tmp_path
     assert message in told
 
 
+def test_check_suggests_a_description(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    text = (tmp_path / "north.csv").read_text()
+    data = kits / "north" / "patients.csv"
+    data.write_bytes(text.replace(",", ";").replace(".", ",").replace("bmi", "BMI ").replace("p0;", "p\xfc;").encode("latin-1"))
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    told = " ".join(result.stdout.split())
+    assert "line 2, column 1: byte 0xfc is not UTF-8" in told
+    description = result.stdout[result.stdout.index("# What patients.csv is") :]
+    data.with_name("patients.csv.toml").write_text(description, encoding="utf-8")
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 0, result.stdout
+    assert "it is described by patients.csv.toml" in result.stdout
+
+
 def test_site_start_takes_columns_in_the_agreed_order(
     kits: Path, run: Callable[..., Any], taken_over: list[Any], sites: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

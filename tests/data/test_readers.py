@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
@@ -98,6 +98,7 @@ def test_bad_cells_are_named(write, text, message):
 numbers = st.floats(width=64)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4).flatmap(lambda k: st.lists(st.lists(numbers, min_size=k, max_size=k), min_size=1, max_size=6)))
 @pytest.mark.parametrize("header", [None, "names", "ids", "text ids"])
 def test_csv_round_trip(tmp_path_factory, header, rows):

@@ -93,12 +93,14 @@ def read_together(
     *,
     missing: bool = False,
     features: str = "strict",
+    quiet: bool = False,
 ) -> Read:
     """Read this rank's sites and agree with the others on features; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
-    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.  Ranks tell each other
-    names of columns, variants and categories, and quartiles, by which units are compared.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry; ``quiet``, that what
+    was found out about files is not printed.  Ranks tell each other names of columns, variants and categories, and quartiles, by
+    which units are compared.
     """
     read: dict[str, Table] = {}
     facts: dict[str, Any] = {}
@@ -112,7 +114,8 @@ def read_together(
             raise InputError(f"--describe names {unknown[0]!r}, which is no site; sites are {', '.join(sites)}")
         said = {name: said for name, said in (descriptions or {}).items() if name in {site_of(file) for file in mine}}
         read = read_sites(mine, said, memory=memory) if mine else {}
-        tell_notes(read)
+        if not quiet:
+            tell_notes(read)
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names, missing=missing)
         facts = {name: _facts(name, table) for name, table in read.items()}

@@ -20,7 +20,7 @@ from .layout import LIKELY_MISSING, Layout
 from .table import ending
 from .text_blocks import advice
 from .text_bytes import blocks
-from .text_files import AFTER, ENDINGS, find_layout
+from .text_files import AFTER, ENDINGS, find_layout, told_errors
 from .text_form import Form, Found, find_form
 
 CODES = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
@@ -86,12 +86,11 @@ def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
     """Look through a text table, of a large one the first 64 MB; ``agreed`` are the columns that are wanted."""
     if ending(path) not in ENDINGS:
         raise InputError(f"{path} is no text table; one is described for it by hand (docs/reference/descriptions.md)")
-    found = find_form(path, Description())
-    problems, notes, remarks = list(found.problems), list(found.notes), list[str]()
-    named: list[Finding] = []
-    layout = find_layout(path, found, Description(), named)
-    problems += named
-    columns = _tally(path, found, layout)
+    with told_errors(path):
+        found = find_form(path, Description())
+        problems, notes, remarks = list(found.problems), list(found.notes), list[str]()
+        layout = find_layout(path, found, Description(), problems)
+        columns = _tally(path, found, layout)
     texts = [j for j, column in enumerate(columns) if column.is_text and j != layout.ids]
     said = _described(found, layout, columns, texts)
     if layout.header is not None:
@@ -219,8 +218,9 @@ def header_of(path: Path, said: Description) -> Sequence[str] | None:
     if ending(path) not in ENDINGS:
         return None
     try:
-        layout = find_layout(path, find_form(path, said), said, [])
-    except (EigenpactError, OSError, csv.Error):
+        with told_errors(path):
+            layout = find_layout(path, find_form(path, said), said, [])
+    except EigenpactError:  # it was told already
         return None
     names = [said.rename.get(name, name) for j, name in enumerate(layout.header or ()) if j != layout.ids]
     return names if layout.header is not None else None

@@ -112,13 +112,12 @@ class BlockReader:
         read = self._csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1)
         try:
             table = self._csv.read_csv(pa.BufferReader(data), read, parse, convert)
-            X = np.empty((table.num_rows, len(layout.features)))
-            nulls = 0
+            chosen = table.select([str(j) for j in layout.features])
             for k, j in enumerate(layout.features):
-                column = table.column(str(j))
-                column = self._own_marks(column, j) if str(j) in own else column
-                X[:, k] = column.to_numpy()
-                nulls += column.null_count
+                if str(j) in own:
+                    chosen = chosen.set_column(k, str(j), self._own_marks(chosen.column(k), j))
+            X = _as_rows(chosen)
+            nulls = sum(column.null_count for column in chosen.columns)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise NotPlainError from error
         if nulls != np.count_nonzero(np.isnan(X)):  # "nan(7)" is a number for pyarrow
@@ -238,6 +237,14 @@ class BlockReader:
             told = f"{_short(cell)} is not a number; {hint}"
             finding = Finding(told, line, column + 1, self.layout.name(column))
             problems.setdefault((column, cell.strip().lower()[:40]), finding)
+
+
+def _as_rows(table: Any) -> NDArray[np.float64]:
+    """The columns of a table of float64, missing ones as nan, as rows (n x d)."""
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return np.empty((0, table.num_columns))
+    return np.array(batches[0].to_tensor(null_to_nan=True, row_major=True).to_numpy(), order="C")
 
 
 def advice(cell: str, form: Form, name: str | None = None) -> str:

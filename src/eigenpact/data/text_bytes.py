@@ -154,10 +154,13 @@ def beginning(path: Path) -> tuple[bytes, bool]:
         return sample, not stream.read(1)
 
 
-def blocks(path: Path, encoding: str) -> Iterator[Block]:
-    """The file in blocks of whole lines, without a byte-order mark; a cell in quotes that goes over lines stays whole."""
+def blocks(path: Path, encoding: str, size: int = 0) -> Iterator[Block]:
+    """The file in blocks of whole lines, without a byte-order mark; a cell in quotes that goes over lines stays whole.
+
+    A block has about ``size`` bytes, or ``BLOCK`` if that is more.
+    """
     with unfolded(path) as stream:
-        pieces: Iterator[bytes] = iter(lambda: b"".join(iter_read(stream, BLOCK)), b"")
+        pieces: Iterator[bytes] = iter(lambda: b"".join(iter_read(stream, max(size, BLOCK))), b"")
         pieces = _as_utf8(pieces, encoding) if encoding.startswith("utf-16") else pieces
         held, line = b"", 0
         for i, piece in enumerate(pieces):

@@ -7,11 +7,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ..errors import FileError, InputError
+from ..errors import EigenpactError, FileError, InputError
 from .description import Description
 from .findings import SHOWN, Finding, raise_problems
 from .layout import Layout, read_layout
@@ -26,6 +27,9 @@ ENDINGS = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packe
 WORKERS = 4
 """Blocks that are parsed at once, on as many cores as there are."""
 
+LINES, LARGEST_BLOCK = 500, 1 << 24
+"""A block has so many lines, if it then has no more than so many bytes."""
+
 AFTER = 1 << 26
 """So many bytes are still looked at for more problems, once one was found."""
 
@@ -33,7 +37,7 @@ AFTER = 1 << 26
 @reads(*ENDINGS, described=True)
 def read_text(path: Path, description: Description, memory: int | None) -> Table:
     """Read a text table; all problems are told at once."""
-    try:
+    with told_errors(path):
         found = find_form(path, description)
         problems = list(found.problems)
         layout = find_layout(path, found, description, problems)
@@ -41,16 +45,29 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         if ambiguous or not layout.features:  # cells could not be judged
             raise_problems(path, problems, found.notes)
         table = _gather(path, found, layout, memory, problems)
-    except UnicodeDecodeError as error:
-        told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
-        raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
-    except csv.Error as error:
-        raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
     notes = [note.told() for note in found.notes]
     if layout.ids is not None and not layout.known_ids:
         taken = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
         notes.append(taken.told())
     return replace(table, notes=tuple(notes))
+
+
+@contextmanager
+def told_errors(path: Path) -> Iterator[None]:
+    """Tell what the system and the libraries raise as errors that name the file."""
+    try:
+        yield
+    except EigenpactError:
+        raise
+    except UnicodeDecodeError as error:
+        told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
+        raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
+    except csv.Error as error:
+        raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
+    except FileNotFoundError as error:
+        raise FileError(f"{path} does not exist; check the path (the current folder is {Path.cwd()})") from error
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}; check its permissions and content") from error
 
 
 def find_layout(path: Path, found: Found, description: Description, problems: list[Finding]) -> Layout:
@@ -67,7 +84,7 @@ def _gather(path: Path, seen: Found, layout: Layout, memory: int | None, problem
     rows = GatheredRows(len(layout.features), memory)
     ids, texts = GatheredTexts(), {name: GatheredTexts() for name in layout.texts}
     after, wrong = 0, dict[tuple[int, str], Finding]()
-    for block, part in in_parallel(reader.read, blocks(path, seen.form.encoding)):
+    for block, part in in_parallel(reader.read, blocks(path, seen.form.encoding, _block_size(seen, memory))):
         wrong = {**part.problems, **wrong}
         if wrong or problems:
             after += len(block.data)
@@ -101,6 +118,13 @@ def in_parallel(read: Callable[[Block], Part], found: Iterable[Block]) -> Iterat
         finally:
             for _, part in waiting:
                 part.cancel()
+
+
+def _block_size(seen: Found, memory: int | None) -> int:
+    """So many bytes that a block has enough lines, unless they are long: every column of a block takes its time."""
+    lines = max(1, seen.text.count("\n"))
+    size = min(LINES * len(seen.text) // lines, LARGEST_BLOCK)
+    return size if memory is None else min(size, memory // (16 * WORKERS))
 
 
 def _expected(path: Path, block: Block, rows: int) -> int:

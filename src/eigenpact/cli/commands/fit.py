@@ -86,7 +86,7 @@ def command(
         plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
         chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features}
+        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "quiet": quiet}
         read = read_together(files, comm, proxy, asked.check_output, descriptions, limit, **asked_for)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
