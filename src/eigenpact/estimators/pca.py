@@ -103,7 +103,8 @@ class FederatedPCA(PooledEstimator):
     angle_estimate_ : float or None
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
-        Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+        Share of the pooled variance, before features are scaled, that lies between site means; "pooled" and "site" centring
+        differ by it.  Where sums are secured, to about a quarter of a percent.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
