@@ -9,12 +9,13 @@ MESSAGES ?= 100000
 FILES ?= 5000
 SCHEDULES ?= 100
 SEED ?= 0
+TABLES ?= statistical consensus privacy security foundation engines exactness personalized robust graph
 MINUTES ?= 90
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults lint fuzz attack results papers bench clean
+.PHONY: help demo test test-faults lint fuzz attack results tables papers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,7 +27,7 @@ $(VENV)/demo.stamp: pyproject.toml
 
 $(VENV)/test.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dask,flower,mpi,nvflare,pandas,private,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cells,dask,flower,genotypes,mpi,nvflare,pandas,private,test,zarr]'
 	@touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp ## joint PCA of ten sites of handwritten digits, by every solver, with a picture
@@ -54,6 +55,11 @@ attack: $(VENV)/test.stamp ## our own hostile coordinator, sites, spoofer and sc
 
 results: $(VENV)/test.stamp ## print a results table with measured numbers (FAMILY=foundation SIZE=small|paper; PAGE=1 writes docs/results/FAMILY.md)
 	$(BIN)/python -m benchmarks.results $(FAMILY) --size $(SIZE) $(if $(PAGE),--page)
+
+tables: $(addprefix table-,$(TABLES)) ## the small results tables that CI prints (make -j2 -O tables runs two at a time)
+
+table-%: $(VENV)/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.results $* --size small
 
 papers: $(VENV)/test.stamp ## every table and figure of the papers that fits in MINUTES=90, and a page for each paper (ONLY="faps-table4" for some)
 	$(BIN)/python -m benchmarks.papers $(ONLY) --minutes $(MINUTES)

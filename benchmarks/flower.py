@@ -15,9 +15,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from tests.engines import conformance
@@ -94,8 +94,8 @@ def _killed(engine: Any, parties: FlowerParties) -> Row:
         if record.round == 2:
             parties.signal("quito", signal.SIGKILL)
 
-    with mock.patch.multiple(engine, min_sites=2, _round_timeout=TIMEOUT):
-        pca = FederatedPCA(3, solver="krylov", random_state=0, engine=engine, callback=note).fit()
+    going_on = replace(engine, min_sites=2, round_timeout=TIMEOUT)
+    pca = FederatedPCA(3, solver="krylov", random_state=0, engine=going_on, callback=note).fit()
     here = FederatedPCA(3, solver="gram").fit({name: X for name, X in three_sites().items() if name != "quito"})
     error = float(np.abs(pca.components_ - here.components_).max())
     between = np.diff(told)

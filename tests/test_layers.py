@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "solvers", "__init__"}
+FACADES = {"datasets", "export", "imports", "prepare", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -33,7 +33,10 @@ MAY_IMPORT = (
         "cli": BOTTOM | ROOMS | PEOPLE | FACADES | {"runtime"},
         "datasets": BOTTOM | {"data"},
         "solvers": BOTTOM | {"estimators"},
-        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", "datasets", "solvers"},
+        "prepare": BOTTOM | {"algorithms", "estimators"},
+        "export": BOTTOM | {"estimators", "report"},
+        "imports": BOTTOM | {"estimators"},
+        "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", *FACADES} - {"__init__"},
     }
 )
 """Part -> parts of the package it may import."""

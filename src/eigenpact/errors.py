@@ -6,6 +6,7 @@ built-in exception a Python user would expect.  A message names the value that w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -27,6 +28,17 @@ class MissingExtraError(EigenpactError, ImportError):
 
 class FileError(EigenpactError, OSError):
     """A file or folder that cannot be read or written."""
+
+
+class ProblemsError(FileError, InputError):
+    """Files that cannot be used as they are; ``problems`` are texts, one for each, with its place."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+    def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[str, ...]]]:
+        return type(self), (self.problems,)
 
 
 class DataUnavailableError(EigenpactError, OSError):

@@ -140,7 +140,7 @@ def underflow(victim: Victim) -> int:
 
 def columns_by_digits(victim: Victim) -> int:
     """List the values of columns, not medians, by walking down every branch of their binary digits."""
-    from eigenpact.algorithms.robust.agreement import _values
+    from eigenpact.algorithms.medians import values_of
 
     d, c, values = victim.X.shape[1], Coordinator(victim, "digits", "shrinking"), set()
     frontier = [np.uint64(0)]
@@ -154,7 +154,7 @@ def columns_by_digits(victim: Victim) -> int:
             branches += [(prefix << np.uint64(5)) + np.uint64(q) for q in np.flatnonzero(counts[0])]
         frontier = branches
     if frontier:
-        values = {float(v) for v in _values(np.array(frontier, np.uint64), 12)}
+        values = {float(v) for v in values_of(np.array(frontier, np.uint64), 12)}
     return sum(bool(np.any(np.abs(victim.X[:, 0] - v) <= 1e-12 * np.abs(v))) for v in values)
 
 

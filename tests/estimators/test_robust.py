@@ -143,7 +143,7 @@ def test_rows_on_disk_stay_there(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peak < 1.25 * X.nbytes
     assert pca.components_.tobytes() == in_memory.components_.tobytes()
-    assert isinstance(pca._held()["site0"], np.memmap)
+    assert isinstance(pca._held()["site0"].array, np.memmap)
 
 
 def test_zarr_and_whole_numbers_on_disk(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import eigenpact as ep
 from eigenpact.numerics import rows as rows_module
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.rows import Rows
+from eigenpact.numerics.sparse_rows import SparseRows
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "dense": np.array,
@@ -164,7 +165,7 @@ def test_only_features_stored_in_almost_every_row_become_dense() -> None:
     X = far_rows(1e8)
     X[:, [4, 6]] = 0.0
     X[:20, 5] = 1e8
-    far, columns = Rows(sp.csr_array(X), X.mean(axis=0))._far()
+    far, columns = SparseRows(sp.csr_array(X), X.mean(axis=0), None, None).far()
     assert far.tolist() == [1]
     assert columns.shape == (200, 1)
 

@@ -9,6 +9,12 @@ from .graph.network import GraphSolution
 from .method import FamilyName, Part
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.genotypes import GenotypeScale
+from .prepare.highly_variable import HighlyVariable
+from .prepare.log_normalize import LogNormalize
+from .prepare.moments import MOMENTS as BEFORE
+from .prepare.residualize import Residualize
+from .prepare.scale import Scale
 from .private.moments import MOMENTS
 from .rare import RARE
 from .robust.agreement import AGREEMENT
@@ -49,7 +55,10 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE,))
+PREPARING = (BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+"""What preparers call: sites list these functions in their policies one by one, or not at all."""
+
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, get_args
 
+import numpy as np
+
 from ..errors import InputError
 
 
@@ -33,3 +35,18 @@ def check_whole(name: str, value: Any, least: int = 1, more: str = "") -> None:
 def check_positive(name: str, value: Any, more: str = "") -> None:
     """Refuse what is no finite number > 0; ``more`` says what else may be given."""
     check(name, value, isinstance(value, Real) and 0 < float(value) < float("inf"), f"a number > 0{more}")
+
+
+def check_n_components(wanted: int | float | None, n: int, d: int) -> int | float:
+    """The number or share of components asked for, if n rows of d features can give them."""
+    largest = min(n, d)
+    if wanted is None:
+        return largest
+    if isinstance(wanted, float) and 0 < wanted < 1:
+        return wanted
+    if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 1 <= wanted <= largest:
+        return int(wanted)
+    raise InputError(
+        f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
+        "a share of the variance such as 0.95, or None for all"
+    )

@@ -33,14 +33,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
+from ..numerics.preparation import Step, taken_out
 from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
 from .method import Part
+from .parameters import check_n_components
+from .prepare.moments import share_between
+from .preparing import Preparer, agree_on
 from .rare import without_rare
 from .second_moments import second_moments, second_moments_by_feature, spread_by_moments
 from .spread import OTHER_UNITS, OWN, not_lost, spread, spread_by_feature, standard_deviations
@@ -118,7 +123,8 @@ def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
 
 def _own_mean(site: Site) -> tuple[Array, Array]:
     """The site's own mean, with what rounding left of it, and its squared deviations: kept, or else found now."""
-    return (site.kept["own"], site.kept["within"]) if "own" in site.kept else own_mean(site.X)
+    kept = site.kept.get("own") is not None  # None where the rows were prepared since
+    return (site.kept["own"], site.kept["within"]) if kept else own_mean(site.X)
 
 
 def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: float) -> None:
@@ -142,7 +148,8 @@ class Problem:
     """What the user asked for, before any data are seen.
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
-    ``min_nonzero`` entries are not zero are dropped.  With ``secured``, the sums of set-up do not tell sites apart.
+    ``min_nonzero`` entries are not zero are dropped.  ``prepare`` agrees on what else is done to the rows first.  With
+    ``secured``, the sums of set-up do not tell sites apart.
     """
 
     n_components: int | float | None = None
@@ -153,6 +160,7 @@ class Problem:
     seed: int = 0
     min_nonzero: int = 0
     secured: bool = False
+    prepare: tuple[Preparer, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +186,10 @@ class Setup:
     n_components : int or float
         Wanted components, or share of the variance.
     dropped : tuple of int
-        Features that were dropped because they are rare: zero in all rows that solvers see.
+        Rare features that were dropped: zero in all rows that solvers see.
+    preparation : tuple of Step, what else was done to the rows before
+    share_before : float or None
+        As ``between_share``, of the rows before they were prepared; None where they were not.
     """
 
     n_sites: int
@@ -197,6 +208,13 @@ class Setup:
     max_rounds: int
     seed: int
     dropped: tuple[int, ...] = field(default=(), kw_only=True)
+    preparation: tuple[Step, ...] = field(default=(), kw_only=True)
+    share_before: float | None = field(default=None, kw_only=True)
+
+    @property
+    def empty(self) -> NDArray[np.intp]:
+        """Numbers of the features that are zero in all rows that solvers see: dropped, or taken out by preparation."""
+        return np.union1d(np.array(self.dropped, dtype=np.intp), taken_out(self.preparation))
 
     def stopping_tol(self, default: float) -> float:
         """The scaled KKT residual to stop at: the user's or the solver's own, but not below what rounding allows."""
@@ -256,16 +274,16 @@ class Setup:
 
 
 async def agree(problem: Problem) -> Setup:
-    """Agree on counts, mean, scale and trace."""
+    """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
+    share_before = await share_between() if problem.prepare and not problem.secured else None
+    preparation = await agree_on(problem.prepare)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
-    n_components = check_n_components(problem.n_components, n, d - len(dropped))
-    mean = sums / n
+    mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len({*dropped, *taken_out(preparation)}))
     scale, within, between, share, grains = await _agree_on_spread(problem, n, int(n_sites), mean)  # round 2
     total = within + between + (n * not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
-    if problem.center == "site":
-        total = within
+    total = within if problem.center == "site" else total
     if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
     if 0 < total < 1 / LARGEST_TRACE:
@@ -294,6 +312,8 @@ async def agree(problem: Problem) -> Setup:
         max_rounds=problem.max_rounds,
         seed=problem.seed,
         dropped=dropped,
+        preparation=preparation,
+        share_before=share_before,
     )
 
 
@@ -312,21 +332,6 @@ async def _agree_on_spread(problem: Problem, n: int, n_sites: int, mean: Array) 
         return np.ones(len(mean)), float(within), float(between), share, grains
     scale = standard_deviations(within if problem.center == "site" else within + between, n, mean, n_sites)
     return scale, float((within / scale**2).sum()), float((between / scale**2).sum()), share, grains
-
-
-def check_n_components(wanted: int | float | None, n: int, d: int) -> int | float:
-    """The number or share of components asked for, if n rows of d features can give them."""
-    largest = min(n, d)
-    if wanted is None:
-        return largest
-    if isinstance(wanted, float) and 0 < wanted < 1:
-        return wanted
-    if isinstance(wanted, int | np.integer) and not isinstance(wanted, bool) and 1 <= wanted <= largest:
-        return int(wanted)
-    raise InputError(
-        f"n_components={wanted!r} must be between 1 and min(n_samples, n_features)={largest} for {n} rows of {d} features, "
-        "a share of the variance such as 0.95, or None for all"
-    )
 
 
 def _scale_or_none(scale: Array) -> Array | None:

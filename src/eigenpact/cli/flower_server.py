@@ -48,7 +48,10 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         )
     features = _features(str(settings["features"]))
     asked = Settings(
-        **{key: str(settings[key]) for key in ("components", "solver", "center", "scale")},
+        components=str(settings["components"]),
+        solver=str(settings["solver"]),
+        center=str(settings["center"]),
+        scale=str(settings["scale"]),
         output=str(Path(str(settings["output"])).expanduser().absolute()),
         overwrite=bool(settings["overwrite"]),
         tol=float(settings["tol"]) or None,

@@ -27,6 +27,14 @@ class Scale(StrEnum):
 Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
+Prepare = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STEP",
+        help="What sites agree on and do to their rows first, as log-normalize, hvg:2000, scale, genotypes or "
+        "residualize:age,sex; may be given several times, in order.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[
@@ -35,6 +43,10 @@ Secure = Annotated[
 GoOnWithout = Annotated[
     int,
     typer.Option(metavar="N", help="With --secure: go on if N sites or more are lost at once, whose part can then be computed."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..estimators import FederatedPCA
 from ..estimators.model_files import check_model_target, save_model
+from ..estimators.preparers import parse_preparer
 from ..report.watching import unwarned
 from ..runtime import Secured
 from . import tables
@@ -36,6 +37,7 @@ class Settings:
     _: KW_ONLY
     secure: bool = False
     go_on_without: int = 0
+    prepare: tuple[str, ...] | list[str] = ()
 
     def estimator(self, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say."""
@@ -45,6 +47,7 @@ class Settings:
         if self.go_on_without < 0:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
+        said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
         chosen = said | preprocessing(self.center, self.scale) | parameters
         return FederatedPCA(parse_components(self.components), **chosen)
 

@@ -49,11 +49,18 @@ def parse_components(text: str) -> int | float | None:
 
 
 def read_together(
-    files: list[str], comm: Any, proxy: str | None, check_outputs: Callable[[], None]
+    files: list[str],
+    comm: Any,
+    proxy: str | None,
+    check_outputs: Callable[[], None],
+    memory: int | None = None,
+    *,
+    missing: bool = False,
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
     """Rows of this rank's sites, columns in the common order, and the feature names; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry.
     """
     read: dict[str, Table] = {}
     error = ""
@@ -61,9 +68,9 @@ def read_together(
         if comm.rank == 0:
             check_outputs()
         mine = files[comm.rank :: comm.size]
-        read = read_sites(mine) if mine else {}
+        read = read_sites(mine, memory=memory) if mine else {}
         for name, table in read.items():
-            check_finite(name, table.X, table.feature_names)
+            check_finite(name, table.X, table.feature_names, missing=missing)
     except EigenpactError as caught:
         if comm.size == 1:
             raise

@@ -15,6 +15,9 @@ from .consoles import harmless
 SHOWN_COMPONENTS = 10
 SHOWN_SITES = 12
 
+MUCH = 0.1
+"""A share of the variance between the sites' means from which on the first components may show the sites."""
+
 
 def report(pca: FederatedPCA, console: Console, *, every_message: bool = False) -> None:
     """Print what a model is, its variances, and what left each site: condensed, or every message."""
@@ -42,14 +45,28 @@ def _facts(pca: FederatedPCA) -> list[tuple[str, str]]:
         ("sites", f"{len(pca.sites_)}: {names}"),
         ("rows", f"{pca.n_samples_seen_} of {pca.n_features_in_} features, {named}"),
         ("centre", f"{pca.center or 'none'}, scale: {pca.scale or 'none'}"),
+        *([("prepared", "; ".join(map(str, pca.preparation_)))] if pca.preparation_ else []),
         ("solver", pca.solver_ + (" (chosen by auto)" if pca.solver == "auto" else "")),
         ("rounds", f"{pca.n_rounds_}, and {pca.n_setup_rounds_} of set-up"),
         ("sums", sums_told(pca.ledger_)),
         ("bytes", f"{up} from sites, {down} to sites"),
         ("converged", ("yes: " if pca.converged_ else "NO: ") + pca.stop_reason_),
         ("angle", f"{angle}, estimated sine of the largest angle to the exact components"),
-        ("between sites", f"{100 * pca.between_site_share_:.1f} % of the variance lies between the sites' means"),
+        ("between sites", between_in_words(pca)),
     ]
+
+
+def between_in_words(pca: FederatedPCA) -> str:
+    """What of the variance lies between the sites' means, before and after preparation, and what to do about it."""
+    before, after = pca.between_site_share_before_, pca.between_site_share_
+    told = f"{100 * after:.1f} % of the variance lies between the sites' means"
+    if before is not None:
+        told += f", {100 * before:.1f} % before the rows were prepared"
+    if after >= MUCH and pca.center != "site":
+        return f"{told}: if sites differ by how they measure, and not by whom, use --center site"
+    if before is not None and before >= MUCH and after < before / 2:
+        return f"{told}: most was a matter of units, which preparation has taken out"
+    return told
 
 
 def variance(pca: FederatedPCA) -> Table:

@@ -48,8 +48,8 @@ def check_expansion(what: object, size: int, compressed: int, advice: str) -> No
 def read_npy(path: Path) -> NDArray[Any]:
     """The array of a .npy file."""
     with open_regular(path, follow=True) as file:
-        dtype, shape, fortran = _read_header(file, os.fstat(file.fileno()).st_size)
-        with _told():
+        dtype, shape, fortran = read_header(file, os.fstat(file.fileno()).st_size)
+        with told():
             flat = np.fromfile(file, dtype, math.prod(shape))
     return _shaped(flat, shape, fortran)
 
@@ -59,7 +59,7 @@ class Archive:
 
     def __init__(self, file: IO[bytes], *, compressed: bool = True) -> None:
         self._compressed = compressed
-        with _told():
+        with told():
             if sum(piece.count(b"PK\1\2") for piece in iter(lambda: file.read(PIECE), b"")) > MAX_MEMBERS:
                 raise InputError(f"it lists more than {MAX_MEMBERS} arrays")
             self._zip = zipfile.ZipFile(file)
@@ -69,23 +69,34 @@ class Archive:
         if len(self.names) < len(members):
             raise InputError("it holds two arrays of one name")
 
-    def read(self, name: str) -> NDArray[Any]:
-        """An array by its name."""
+    def member(self, name: str) -> zipfile.ZipInfo:
+        """Where an array lies, and how large it is."""
         if name not in self._members:
             raise InputError(f"it has no array {name!r}")
         member = self._members[name]
         if not self._compressed and member.file_size > member.compress_size:
             raise InputError(f"array {name!r} is compressed")
         check_expansion(f"array {name!r}", member.file_size, member.compress_size, "save it without compression")
-        with _told(), self._zip.open(member) as file:
-            dtype, shape, fortran = _read_header(file, member.file_size)
+        return member
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, which is not read."""
+        member = self.member(name)
+        with told(), self._zip.open(member) as file:
+            return read_header(file, member.file_size)[1]
+
+    def read(self, name: str) -> NDArray[Any]:
+        """An array by its name."""
+        member = self.member(name)
+        with told(), self._zip.open(member) as file:
+            dtype, shape, fortran = read_header(file, member.file_size)
             flat = np.empty(math.prod(shape), dtype)
             _fill(file, flat)
         return _shaped(flat, shape, fortran)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise."""
     try:
         yield
@@ -95,7 +106,7 @@ def _told() -> Iterator[None]:
         raise InputError(f"it cannot be read: {error}") from error
 
 
-def _read_header(file: IO[bytes], size: int) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def read_header(file: IO[bytes], size: int) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Dtype, shape and order of the array that begins here; its bytes must be there: the file has ``size``."""
     start = file.read(8)
     if start[:6] != b"\x93NUMPY" or start[6:] not in (b"\1\0", b"\2\0", b"\3\0"):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..errors import InputError, InputTypeError
+from ..numerics.sources import RowSource, as_rows, pieces
 
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
@@ -59,7 +60,7 @@ def check_same_features(sites: Mapping[str, tuple[int, Sequence[str] | None]]) -
 
 
 def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, *, missing: bool = False) -> None:
-    """Raise an InputError that names the columns of X (n_rows x n_features, dense or sparse) holding NaN or infinity.
+    """Raise an InputError that names the columns of X (n_rows x n_features, dense, sparse or a source) holding NaN or infinity.
 
     With ``missing``, NaN stands for a missing entry and is allowed.  Nothing is densified, and at most a block of about a
     million entries is looked at at once.
@@ -70,12 +71,14 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
     eigenpact.errors.InputError: site 'A': column 'bmi' has 1 NaN and 1 infinite...
     """
     check_numeric(name, X)
-    table = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-    if table.dtype.kind != "f":
+    X = as_rows(X)
+    if not isinstance(X, RowSource):
+        X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    if X.dtype.kind != "f":
         return
-    nans = np.zeros(table.shape[1], dtype=np.int64)
-    infs = np.zeros(table.shape[1], dtype=np.int64)
-    for values, columns in _bad_entries(table):
+    nans = np.zeros(X.shape[1], dtype=np.int64)
+    infs = np.zeros(X.shape[1], dtype=np.int64)
+    for values, columns in _bad_entries(X):
         is_nan = np.isnan(values)
         if not missing:
             nans += np.bincount(columns[is_nan], minlength=nans.size)
@@ -183,6 +186,10 @@ def match_columns(wanted: Sequence[str], names: Sequence[str]) -> tuple[NDArray[
 
 def _bad_entries(table: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:
     """Yield (values, columns) of the entries that are not finite, block by block."""
+    if isinstance(table, RowSource):
+        for _, piece in pieces(table):
+            yield from _bad_entries(piece)
+        return
     if sparse.issparse(table):
         for start in range(0, table.nnz, BLOCK_ELEMENTS):
             block = table.data[start : start + BLOCK_ELEMENTS]

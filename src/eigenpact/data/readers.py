@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy import sparse
 
-from ..errors import EigenpactError, FileError, InputError, InputTypeError, MissingExtraError
-from ..storage import check_regular, open_regular
-from .array_files import Archive, check_expansion, read_npy
+from ..errors import FileError, InputError, InputTypeError
+from ..storage import check_regular
+from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
+from .budgets import in_pieces, memory_for_rows
 from .checks import check_numeric
-from .sparse_files import read_sparse
-from .text_tables import read_text_table
+from .description import Description, description_of
+from .selecting import select
+from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
+
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table read from a file.
-
-    Attributes
-    ----------
-    X : array or scipy sparse CSR, n_rows x n_features, float64 or float32
-    feature_names : tuple of str (length n_features), or None where the file has none
-    row_ids : tuple of str (length n_rows), or None where the file has none
-    """
-
-    X: Any
-    feature_names: tuple[str, ...] | None = None
-    row_ids: tuple[str, ...] | None = None
+SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
+"""Endings of files that hold several tables, of which one may be named."""
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
-    """Read a table, rows as samples, from .csv, .tsv (both also .gz), .npy, .npz or .parquet.
+def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
+    """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
-    A first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one of
-    id, sample, index, row, holds row ids.  Cells that are empty, NA or NaN become nan.  A .npz file holds a matrix saved by
-    ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it are used.
+    Text: a first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one
+    of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was found out about
+    separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file holds a matrix
+    saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
+    are used.
+    ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
+    ``.toml``.  With ``memory``, rows that would take more than half of so many bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -53,17 +46,23 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     (('age', 'bmi'), ('p1', 'p2'), [[61.0, 22.5], [48.0, nan]])
     >>> folder.cleanup()
     """
-    file = Path(path)
-    if file.is_dir():
+    file, dataset = split_dataset(path)
+    extension = ending(file)
+    folder = extension in FOLDERS and file.is_dir()
+    if file.is_dir() and not folder:
         raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
-    extension = _extension(file)
+    if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
+        raise spreadsheets.refuse(file)
     if extension is None:
-        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(READERS)}")
+        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(sorted(READERS))}")
     try:
-        check_regular(file, follow=True)
-        if file.stat().st_size == 0:
-            raise FileError(f"{file} is empty; give a table with at least one row")
-        table = READERS[extension](file)
+        if not folder:
+            check_regular(file, follow=True)
+            if file.stat().st_size == 0:
+                raise FileError(f"{file} is empty; give a table with at least one row")
+        said, place = (description, None) if description is not None else description_of(file)
+        said = said if dataset is None else replace(said, dataset=dataset)
+        table = READERS[extension](file, said, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -72,7 +71,9 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
-    return _checked(file, table)
+    notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
+    table = table if extension in DESCRIBED else select(file, table, said)
+    return _checked(file, replace(table, X=in_pieces(table.X, memory), notes=notes))
 
 
 def site_name(path: str | os.PathLike[str]) -> str:
@@ -81,19 +82,31 @@ def site_name(path: str | os.PathLike[str]) -> str:
     >>> site_name("tables/north.csv.gz")
     'north'
     """
-    file = Path(path)
-    extension = _extension(file)
+    file = split_dataset(path)[0]
+    extension = ending(file)
     return file.name[: -len(extension)] if extension else file.stem
 
 
-def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
-    """Read one table per site, in the given order.
+def split_dataset(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """A file, and the name of the table in it if one follows its ending: "cells.h5:/counts".
+
+    >>> split_dataset("a/cells.h5:/counts")[1], split_dataset("a/cells.h5")[1]
+    ('/counts', None)
+    """
+    file, colon, dataset = os.fspath(path).rpartition(":")
+    if not colon or not dataset or ending(Path(file)) not in SEVERAL or Path(path).exists():
+        return Path(path), None
+    return Path(file), dataset
+
+
+def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = None) -> dict[str, Table]:
+    """Read one table per site, in the given order; ``memory`` is that of the whole program, in bytes.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
-    files: dict[str, Path] = {}
+    files: dict[str, str | os.PathLike[str]] = {}
     for entry in paths:
         name, file = _named(entry)
         if name in files:
@@ -103,108 +116,21 @@ def read_sites(paths: Iterable[str | os.PathLike[str]]) -> dict[str, Table]:
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
-    return {name: read_table(file) for name, file in files.items()}
+    each = memory_for_rows(memory, len(files))
+    return {name: read_table(file, memory=each) for name, file in files.items()}
 
 
-def _named(entry: str | os.PathLike[str]) -> tuple[str, Path]:
+def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:
     if isinstance(entry, str) and "=" in entry and not Path(entry).exists():
         name, _, path = entry.partition("=")
         if not name.strip() or not path:
             raise InputError(f"{entry!r} is not name=path; write for example north=tables/a.csv")
-        return name.strip(), Path(path)
-    return site_name(entry), Path(entry)
-
-
-def _extension(file: Path) -> str | None:
-    """Return the ending of the file's name that says how to read it."""
-    name = file.name.lower()
-    return next((extension for extension in READERS if name.endswith(extension) and len(name) > len(extension)), None)
-
-
-def _read_text(file: Path, delimiter: str) -> Table:
-    return Table(*read_text_table(file, delimiter))
-
-
-def _begins(file: Path, magic: bytes) -> bool:
-    with open_regular(file, follow=True) as stream:
-        return stream.read(len(magic)) == magic
-
-
-def _read_npy(file: Path) -> Table:
-    if _begins(file, b"PK"):
-        raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
-    try:
-        return Table(read_npy(file))
-    except InputError as error:
-        raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
-
-
-def _read_npz(file: Path) -> Table:
-    """A sparse matrix, or arrays with names."""
-    if _begins(file, b"\x93NUMPY"):
-        return _read_npy(file)
-    try:
-        with open_regular(file, follow=True) as stream:
-            archive = Archive(stream)
-            if {"format", "shape", "data"} <= set(archive.names):
-                return Table(read_sparse(archive))
-            arrays = {name: archive.read(name) for name in archive.names}
-    except InputError as error:
-        raise FileError(f"{file} is not a .npz file of numbers ({error}); save it with numpy.savez") from error
-    key = _matrix_key(file, arrays)
-    return Table(arrays[key], _texts(arrays.get("feature_names")), _texts(arrays.get("row_ids")))
-
-
-def _matrix_key(file: Path, arrays: dict[str, NDArray[Any]]) -> str:
-    if "X" in arrays:
-        return "X"
-    matrices = [key for key, value in arrays.items() if value.ndim == 2]
-    if len(matrices) != 1:
-        shapes = ", ".join(f"{key} {value.shape}" for key, value in arrays.items()) or "none"
-        raise InputError(f"{file} holds the arrays: {shapes}; name the table 'X', or keep exactly one 2-D array")
-    return matrices[0]
-
-
-def _texts(values: NDArray[Any] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(str(value) for value in values.ravel().tolist())
-
-
-def _read_parquet(file: Path) -> Table:
-    try:
-        importlib.import_module("pandas")
-        parquet, arrow = (importlib.import_module(f"pyarrow.{name}") for name in ("parquet", "lib"))
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading .parquet files needs pandas and pyarrow ({error}); run: pip install 'eigenpact[pandas]'"
-        ) from error
-    try:
-        with parquet.ParquetFile(file, pre_buffer=False) as content:  # its threads outlive an error, and crash
-            _check_parquet(file, content.metadata)
-            frame = content.read(use_threads=False, use_pandas_metadata=True).to_pandas(use_threads=False)
-        return table_from_frame(frame, site_name(file))
-    except EigenpactError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError, TypeError, KeyError) as error:  # pandas' notes may be damaged, too
-        raise FileError(f"{file} is not a parquet file ({error}); save it with DataFrame.to_parquet") from error
-
-
-def _check_parquet(file: Path, metadata: Any) -> None:
-    """Rows that are all alike take no room in a parquet file, but in memory they do."""
-    cells = 8 * metadata.num_rows * metadata.num_columns
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    check_expansion(file, max(cells, unpacked), file.stat().st_size, "save it as .npy")
-
-
-def table_from_frame(frame: Any, site: str) -> Table:
-    """Turn a site's pandas DataFrame (n_rows x n_features) into a Table; an index of text becomes row ids."""
-    check_numeric(site, frame)
-    X = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    ids = None if frame.index.dtype.kind in "iu" else tuple(str(label) for label in frame.index)
-    return Table(X, tuple(str(column) for column in frame.columns), ids)
+        return name.strip(), path
+    return site_name(entry), entry
 
 
 def _checked(file: Path, table: Table) -> Table:
-    """Check kind and shape, and make X float64 or float32."""
+    """Check kind and shape, and make X float64 or float32, unless it holds genotypes or is no array."""
     X, names, ids = table.X, table.feature_names, table.row_ids
     check_numeric(site_name(file), X)
     if X.ndim != 2:
@@ -214,16 +140,7 @@ def _checked(file: Path, table: Table) -> Table:
     for what, texts, length in (("feature_names", names, X.shape[1]), ("row_ids", ids, X.shape[0])):
         if texts is not None and len(texts) != length:
             raise InputError(f"{file} has {len(texts)} {what} for a table of shape {X.shape}; give {length}")
+    if table.variants is not None or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
+        return table  # counts of genotypes, or rows that are read a block at a time
     wanted = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
-    return Table(X.astype(wanted, copy=False), names, ids)
-
-
-READERS: dict[str, Callable[[Path], Table]] = {
-    ".csv": partial(_read_text, delimiter=","),
-    ".tsv": partial(_read_text, delimiter="\t"),
-    ".csv.gz": partial(_read_text, delimiter=","),
-    ".tsv.gz": partial(_read_text, delimiter="\t"),
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".parquet": _read_parquet,
-}
+    return replace(table, X=X.astype(wanted, copy=False))

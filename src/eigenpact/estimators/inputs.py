@@ -9,10 +9,10 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from ..data.checks import (
-    BLOCK_ELEMENTS,
     check_finite,
     check_not_masked,
     check_numeric,
@@ -22,6 +22,7 @@ from ..data.checks import (
 )
 from ..errors import InputError, InputTypeError
 from ..numerics.rows import add_duplicates
+from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..runtime import Adopter, Engine
 
 
@@ -41,7 +42,7 @@ def is_several_sites(X: Any) -> bool:
 def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> dict[str, Any]:
     """Check what was passed to ``fit`` and sort it into sites, in the user's order: name -> rows (n, d).
 
-    With ``gaps``, NaN stands for a missing entry, and rows on disk (memory maps, zarr arrays) stay there.  Sets
+    With ``gaps``, NaN stands for a missing entry.  Rows on disk (memory maps, zarr and HDF5 arrays, sources) stay there.  Sets
     ``n_features_in_`` and feature names on the estimator.
     """
     if is_several_sites(X):
@@ -62,11 +63,16 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
     unlabelled = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
     if unlabelled:
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
-    parts = _by_text([(label, whole[np.flatnonzero(labels == label)]) for label in np.unique(labels)])
+    parts = _by_text([(label, _some_rows(whole, np.flatnonzero(labels == label))) for label in np.unique(labels)])
     for name, part in parts.items():
         check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)
     return parts
+
+
+def _some_rows(X: Any, index: NDArray[np.intp]) -> Any:
+    """Rows by their numbers, on disk where they are."""
+    return SomeRows(X, index) if isinstance(X, RowSource) else X[index]
 
 
 def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str, Any] | None:
@@ -128,8 +134,8 @@ def _remember_features(estimator: Any, table: Any) -> None:
 
 
 def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False) -> Any:
-    if gaps and is_on_disk(table):
-        return _checked_on_disk(name, table)
+    if is_on_disk(table) or isinstance(table, RowSource):
+        return _checked_on_disk(name, table, gaps=gaps, finite=finite)
     if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
         return _checked_where_it_lies(name, table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
@@ -165,6 +171,8 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     check_is_fitted(estimator)
     if is_several_sites(X):
         raise InputError("give one table of rows; call once for each site, where the result is to stay")
+    if is_on_disk(X) or isinstance(X, RowSource):
+        return _new_rows_on_disk(estimator, X, missing=options.get("ensure_all_finite", True) is not True)
     check_not_masked("X", X)
     check_real("X", X)
     try:
@@ -176,21 +184,28 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     return add_duplicates(rows.tocsr()) if scipy.sparse.issparse(rows) else rows
 
 
-def is_on_disk(table: Any) -> bool:
-    """Whether a table lies in a file and is read by slices: a numpy memory map or a zarr array."""
-    return isinstance(table, np.memmap) or type(table).__module__.partition(".")[0] == "zarr"
-
-
-def _checked_on_disk(name: str, table: Any) -> Any:
-    """Rows that stay on disk: checked a block at a time, converted when they are read."""
+def _checked_on_disk(name: str, table: Any, *, gaps: bool, finite: bool) -> RowSource:
+    """Rows that stay on disk: checked a piece at a time, converted when they are read."""
+    whose = f"site {name!r}" if name else "X"
     if table.ndim != 2 or 0 in table.shape:
-        raise InputError(f"site {name!r}: shape {tuple(table.shape)} is not a table with rows and columns")
-    if table.dtype.kind not in "biuf":
-        raise InputTypeError(f"site {name!r}: dtype {table.dtype} does not hold real numbers; convert it first")
-    step = max(1, BLOCK_ELEMENTS // table.shape[1])
-    for first in range(0, table.shape[0] if table.dtype.kind == "f" else 0, step):
-        check_finite(name, np.asarray(table[first : first + step]), missing=True)
-    return table
+        raise InputError(f"{whose}: shape {tuple(table.shape)} is not a table with rows and columns")
+    if np.dtype(table.dtype).kind not in "biuf":
+        raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
+    source: RowSource = as_rows(table)
+    whole_numbers = isinstance(source, ArraySource) and np.dtype(source.array.dtype).kind != "f"
+    if finite and not whole_numbers:
+        check_finite(name, source, missing=gaps)
+    return source
+
+
+def _new_rows_on_disk(estimator: Any, X: Any, *, missing: bool) -> RowSource:
+    """Rows on disk for a fitted estimator: as many features as it has, finite."""
+    source = _checked_on_disk("", X, gaps=missing, finite=False)
+    if source.shape[1] != estimator.n_features_in_:
+        name, wanted = type(estimator).__name__, estimator.n_features_in_
+        raise InputError(f"X has {source.shape[1]} features, but {name} is expecting {wanted} features as input")
+    check_finite("X", source, missing=missing)
+    return source
 
 
 def _checked_where_it_lies(name: str, table: Any) -> Any:

@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..runtime.forms import misfit, shown
+from ..errors import InputError
+from ..numerics.preparation import KINDS, Step
+from ..runtime.forms import fits, misfit, shown
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -33,6 +35,12 @@ PARAMETERS: dict[str, Any] = {
     "tol": float | None,
     "max_rounds": int,
 }
+OPTIONAL: dict[str, Any] = {"min_nonzero": int | None, "missing": str, "features": str}
+"""Parameters that a manifest may lack."""
+
+PREPARATION = "preparation"
+"""The manifest's list of steps, and what the names of their arrays begin with."""
+
 FORMS: dict[str, Any] = {
     "sites": list[str],
     "n_samples": int,
@@ -42,6 +50,7 @@ FORMS: dict[str, Any] = {
     "stop_reason": str,
     "angle_estimate": float | None,
     "between_site_share": float,
+    "between_site_share_before": float | None,
     "solver_used": str,
     "solver_choice": list[dict[str, str | bool | float | None]],
     "parameters": dict[str, Any],
@@ -60,12 +69,21 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit({"dropped_features": []} | dict(facts), FORMS)  # only where some were
+    wrong = misfit({"dropped_features": [], "between_site_share_before": None} | dict(facts), FORMS)  # not in all
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})
     if wrong:
         return f"of the parameters, {wrong}"
+    some = {"prepare": list[str]} | OPTIONAL
+    wrong = misfit(facts["parameters"], {name: form for name, form in some.items() if name in facts["parameters"]})
+    if wrong:
+        return f"of the parameters, {wrong}"
+    if facts.get("format_version") == 1 and PREPARATION in facts:
+        return f"{PREPARATION!r} is there, which version 1 does not have"
+    wrong = _wrong_steps(facts.get(PREPARATION, []))
+    if wrong:
+        return wrong
     names, angle, share = facts["feature_names"], facts["angle_estimate"], facts["between_site_share"]
     good = {
         "sites": 0 < len(facts["sites"]) == len(set(facts["sites"])),
@@ -77,6 +95,51 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
         "feature_names": names is None or len(set(names)) == len(names),
     }
     return next((f"{name!r} is {shown(facts[name])}, which no model has" for name in good if not good[name]), "")
+
+
+def _wrong_steps(listed: Any) -> str:
+    """What is wrong with a manifest's list of steps; empty if nothing is."""
+    if not fits(listed, list[dict[str, Any]]):
+        return f"{PREPARATION!r} is {shown(listed)}"
+    for i, step in enumerate(listed):
+        wrong = misfit(step, {"kind": str, "arrays": dict[str, dict[str, Any]]})
+        if wrong:
+            return f"of step {i} of the preparation, {wrong}"
+        if step["kind"] not in KINDS:
+            return f"step {i} of the preparation is {shown(step['kind'])}; known are {', '.join(KINDS)}"
+        if set(step["arrays"]) != set(KINDS[step["kind"]].axes):
+            wanted = ", ".join(KINDS[step["kind"]].axes) or "none"
+            return f"step {i} of the preparation has other arrays than {step['kind']!r} needs: {wanted}"
+        wrong = next((w for about in step["arrays"].values() if (w := misfit(about, {"dtype": str, "shape": list[int]}))), "")
+        if wrong:
+            return f"of an array of step {i} of the preparation, {wrong}"
+    return ""
+
+
+def names_of_steps(listed: list[dict[str, Any]]) -> list[str]:
+    """Names of the arrays that the listed steps have in ``arrays.npz``."""
+    return [f"{PREPARATION}/{i}/{step['kind']}/{name}" for i, step in enumerate(listed) for name in step["arrays"]]
+
+
+def checked_steps(listed: list[dict[str, Any]], arrays: Arrays, n_features: int) -> tuple[Step, ...]:
+    """The steps that a manifest lists, from their arrays; an InputError tells what is wrong with them."""
+    steps = []
+    for i, about in enumerate(listed):
+        own = {name: arrays[f"{PREPARATION}/{i}/{about['kind']}/{name}"] for name in about["arrays"]}
+        for name, array in own.items():
+            told, found = about["arrays"][name], (array.dtype.name, list(array.shape))
+            if (told["dtype"], told["shape"]) != found or array.dtype.kind not in "biuf":
+                raise InputError(
+                    f"array {name!r} of step {i} is {found[0]} of shape {tuple(found[1])}; the manifest says "
+                    f"{shown(told['dtype'])} of shape {tuple(told['shape'])}, and only numbers are allowed"
+                )
+            if not np.all(np.isfinite(array)):
+                raise InputError(f"array {name!r} of step {i} holds NaN or infinity")
+            axes = KINDS[about["kind"]].axes[name].split()
+            if any(axis == "d" and size != n_features for axis, size in zip(axes, array.shape, strict=False)):
+                raise InputError(f"array {name!r} of step {i} has shape {array.shape} for {n_features} features")
+        steps.append(Step(about["kind"], own))
+    return tuple(steps)
 
 
 def wrong_arrays(arrays: Arrays) -> str:

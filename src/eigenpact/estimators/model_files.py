@@ -27,15 +27,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..data.array_files import Archive
 from ..errors import FileError, InputError, InputTypeError
+from ..numerics.preparation import Step, flat
 from ..runtime import Ledger, RoundRecord
 from ..runtime.forms import fits, shown
 from ..storage import open_regular, parse_json, place_folder, read_regular, writing
 from .choices import describe_solver
-from .model_checks import PARAMETERS, SHAPES, wrong_arrays, wrong_facts
+from .model_checks import OPTIONAL, PARAMETERS, PREPARATION, SHAPES, checked_steps, names_of_steps, wrong_arrays, wrong_facts
 from .pca import FederatedPCA
+from .remembered import Remembered
 
 FORMAT = "eigenpact model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest that is read.  Models whose rows were not prepared are written as version 1, which older eigenpacts read."""
+
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
 MOST_BYTES = 1 << 26
@@ -55,6 +59,9 @@ FACTS = {
 }
 """Fitted attributes and their names in the manifest."""
 
+LATER_FACTS = {"between_site_share_before_": "between_site_share_before"}
+"""The same, of attributes that not every manifest has: None there."""
+
 
 def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a fitted estimator to a new folder; ``overwrite`` replaces an earlier model there, and nothing else."""
@@ -62,21 +69,33 @@ def save_model(pca: FederatedPCA, folder: str | os.PathLike[str], *, overwrite: 
         raise InputTypeError(f"{type(pca).__name__} has no model folder yet, only FederatedPCA has; pickle it instead")
     check_is_fitted(pca)
     check_model_target(folder, overwrite=overwrite)
-    arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES})
-    manifest = _manifest(pca, hashlib.sha256(arrays).hexdigest())
+    arrays = _npz({name: np.asarray(getattr(pca, f"{name}_")) for name in SHAPES} | flat(pca.preparation_, PREPARATION))
+    manifest = facts_of(pca) | {"sha256": hashlib.sha256(arrays).hexdigest()}
     text = json.dumps(manifest, indent=1, default=_plain) + "\n"
     with writing(folder, "choose another folder"):
         place_folder(Path(folder).resolve(), {ARRAYS: arrays, MANIFEST: text.encode()})
 
 
 def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
-    """Read a model written by :func:`save_model`: same bits, same ledger.
+    """Read a model written by :func:`save_model`, or by ``export.to_json`` if it is a .json file: same bits, same ledger.
 
     A solver that was given as an instance comes back by its name; its parameters are in the manifest only.
     """
     place = Path(folder)
+    if place.suffix.lower() == ".json" and place.is_file():
+        from .exchange.model_json import from_json
+
+        return from_json(place)
     manifest = _read_manifest(place)
-    arrays = _read_arrays(place, manifest["sha256"])
+    arrays, steps = _read_arrays(place, manifest["sha256"], manifest.get(PREPARATION, []))
+    try:
+        return model_of(manifest, arrays, steps)
+    except InputError as error:
+        raise _damaged(place, str(error)) from error
+
+
+def model_of(manifest: Mapping[str, Any], arrays: Mapping[str, Any], steps: tuple[Step, ...]) -> FederatedPCA:
+    """A fitted estimator from checked facts, arrays and steps; an InputError tells what does not go together."""
     pca = FederatedPCA(**_parameters(manifest))
     for name, array in arrays.items():
         setattr(pca, f"{name}_", array)
@@ -84,20 +103,20 @@ def load_model(folder: str | os.PathLike[str]) -> FederatedPCA:
     pca.noise_variance_ = float(arrays["noise_variance"])
     for attribute, key in FACTS.items():
         setattr(pca, attribute, manifest[key])
+    for attribute, key in LATER_FACTS.items():
+        setattr(pca, attribute, manifest.get(key))
     pca.sites_, pca.dropped_features_ = tuple(manifest["sites"]), tuple(manifest.get("dropped_features", ()))
+    pca.preparation_ = steps
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
-        raise _damaged(place, f"features were dropped that are none of {pca.n_features_in_}")
+        raise InputError(f"features were dropped that are none of {pca.n_features_in_}")
     names = manifest["feature_names"]
     if names is not None:
         if len(names) != pca.n_features_in_:
-            raise _damaged(place, f"{len(names)} feature names for {pca.n_features_in_} features")
+            raise InputError(f"{len(names)} feature names for {pca.n_features_in_} features")
         pca.feature_names_in_ = np.array(names, dtype=object)
     pca.ledger_ = Ledger()
-    try:
-        pca.ledger_.extend(manifest["ledger"])
-        pca.history_ = [RoundRecord.from_dict(record) for record in manifest["history"]]
-    except InputError as error:
-        raise _damaged(place, str(error)) from error
+    pca.ledger_.extend(manifest["ledger"])
+    pca.history_ = [RoundRecord.from_dict(record) for record in manifest["history"]]
     return pca
 
 
@@ -127,23 +146,34 @@ def _check_replaceable(folder: str | os.PathLike[str], place: Path) -> None:
         raise FileError(f"{folder} does not hold a model but {', '.join(sorted(held))}; choose another folder")
 
 
-def _manifest(pca: FederatedPCA, sha256: str) -> dict[str, Any]:
+def facts_of(pca: FederatedPCA) -> dict[str, Any]:
+    """Everything that is no array of a fitted estimator, as JSON can hold it."""
     names = getattr(pca, "feature_names_in_", None)
-    parameters = {name: getattr(pca, name) for name in PARAMETERS}
+    given = pca.get_params(deep=False)
+    parameters = {name: given[name] for name in (*PARAMETERS, *OPTIONAL) if name in given}
     parameters["solver"] = pca.solver if isinstance(pca.solver, str) else describe_solver(pca.solver)
     parameters["random_state"] = pca.random_state if isinstance(pca.random_state, int) else None
+    prepared = {}
+    if pca.preparation_:
+        parameters["prepare"] = [repr(preparer) for preparer in pca.prepare]
+        prepared = {PREPARATION: [{"kind": step.kind, "arrays": _described(step)} for step in pca.preparation_]}
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if prepared else 1,
         "eigenpact": version("eigenpact"),
         "parameters": parameters,
         **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
         **({"dropped_features": list(pca.dropped_features_)} if pca.dropped_features_ else {}),
+        **prepared,
+        **{key: told for attribute, key in LATER_FACTS.items() if (told := getattr(pca, attribute, None)) is not None},
         "history": [record.to_dict() for record in pca.history_],
         "ledger": pca.ledger_.since(0),
-        "sha256": sha256,
     }
+
+
+def _described(step: Step) -> dict[str, Any]:
+    return {name: {"dtype": np.asarray(a).dtype.name, "shape": list(np.shape(a))} for name, a in step.arrays.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -187,7 +217,10 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
+def _read_arrays(
+    place: Path, sha256: str, listed: list[dict[str, Any]]
+) -> tuple[dict[str, np.ndarray[Any, Any]], tuple[Step, ...]]:
+    """The model's arrays, and the steps that the manifest lists."""
     file = place / ARRAYS
     try:
         with open_regular(file) as stream:
@@ -201,24 +234,31 @@ def _read_arrays(place: Path, sha256: str) -> dict[str, np.ndarray[Any, Any]]:
         raise _unusable(f"{file} was changed since it was written: its sha256 is {found}, the manifest says {shown(sha256)}")
     try:
         archive = Archive(io.BytesIO(content), compressed=False)
-        missing, others = (sorted(names) for names in (set(SHAPES) - set(archive.names), set(archive.names) - set(SHAPES)))
+        wanted = [*SHAPES, *names_of_steps(listed)]
+        missing, others = (sorted(names) for names in (set(wanted) - set(archive.names), set(archive.names) - set(wanted)))
         if missing or others:
             raise _unusable(
                 f"{file} " + (f"lacks the arrays {', '.join(missing)}" if missing else f"holds {shown(others[0])} too")
             )
-        arrays = {name: archive.read(name) for name in SHAPES}
+        read = {name: archive.read(name) for name in wanted}
     except InputError as error:
         raise _unusable(f"{file} is not a .npz file of numbers ({error})") from error
+    arrays = {name: read[name] for name in SHAPES}
     wrong = wrong_arrays(arrays)
     if wrong:
         raise _unusable(f"{file}: {wrong}")
-    return arrays
+    try:
+        return arrays, checked_steps(listed, read, arrays["components"].shape[1])
+    except InputError as error:
+        raise _unusable(f"{file}: {error}") from error
 
 
 def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
     written = manifest["parameters"]
     solver = written["solver"] if isinstance(written["solver"], str) else manifest["solver_used"]
-    return {name: written[name] for name in PARAMETERS} | {"solver": solver, "random_state": written["random_state"]}
+    known = {name: written[name] for name in (*PARAMETERS, *OPTIONAL) if name in written and name in FederatedPCA().get_params()}
+    prepare = tuple(Remembered(text) for text in written.get("prepare", ()))
+    return known | {"solver": solver, "random_state": written["random_state"], "prepare": prepare}
 
 
 def _damaged(place: Path, why: str) -> FileError:

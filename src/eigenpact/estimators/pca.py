@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,31 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.residualize import Residualize
+from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
-from ..algorithms.setup import Center, Scale, Setup, agree, check_n_components
+from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
+from ..numerics.preparation import Step, prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
-from .plans import plan_of
+from .plans import parts_to_prepare, plan_of
+from .projection import Projecting
 from .results import UNSEEN, Result, precision
+from .securing import as_secured
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
+
+FILLING = frozenset({"fill", "genotypes"})
+"""Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
 """How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
@@ -47,12 +56,14 @@ class JointResult(Result):
     singular_values: Array
     noise_variance: float
     between_site_share: float
+    between_site_share_before: float | None = None
     angle_estimate: float | None
     solver_choice: list[Any]
     dropped_features: tuple[int, ...] = ()
+    preparation: tuple[Step, ...] = ()
 
 
-class FederatedPCA(PooledEstimator):
+class FederatedPCA(Projecting, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -85,6 +96,8 @@ class FederatedPCA(PooledEstimator):
     min_nonzero : int, optional
         Drop features of which fewer entries are not zero, at all sites together, for example 10: a scatter matrix shows single
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
+    prepare : sequence of preparers
+        What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
 
     Attributes
     ----------
@@ -105,11 +118,15 @@ class FederatedPCA(PooledEstimator):
     between_site_share_ : float
         Share of the pooled variance, before features are scaled, that lies between site means; "pooled" and "site" centring
         differ by it.  Where sums are secured, to about a quarter of a percent.
+    between_site_share_before_ : float or None
+        The same of the rows before ``prepare``; None where nothing was prepared, and where sums are secured.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
     dropped_features_ : tuple of int
         Features that ``min_nonzero`` dropped.
+    preparation_ : tuple of Step
+        What ``prepare`` agreed on; ``transform`` does the same to new rows.
     solver_ : str
         The solver that ran; with "auto", ``solver_choice_`` is the table it was chosen from.
 
@@ -124,6 +141,15 @@ class FederatedPCA(PooledEstimator):
     """
 
     _result_type = JointResult
+
+    @property
+    def _takes_gaps(self) -> bool:  # type: ignore[override]
+        return self.takes_gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether NaN stands for a missing entry, which preparation fills."""
+        return any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
         self,
@@ -140,6 +166,7 @@ class FederatedPCA(PooledEstimator):
         callback: Callable[[RoundRecord], Any] | None = None,
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
+        prepare: Sequence[Preparer] = (),
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -153,6 +180,7 @@ class FederatedPCA(PooledEstimator):
         self.callback = callback
         self.secure = secure
         self.min_nonzero = min_nonzero
+        self.prepare = prepare
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -165,10 +193,14 @@ class FederatedPCA(PooledEstimator):
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        return plan_of(algorithm, int(self.max_rounds), wanted, also=(RARE,) if least else (), min_nonzero=least)
+        also = [*([RARE] if least else []), *parts_to_prepare(self.prepare, secured=as_secured(self.secure) is not None)]
+        return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
-        problem = replace(self._problem(self.n_components, seed), min_nonzero=self.min_nonzero or 0)
+        asked = self._problem(self.n_components, seed)
+        problem = replace(
+            asked, min_nonzero=self.min_nonzero or 0, prepare=self.preparers(getattr(self, "feature_names_in_", None))
+        )
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -176,23 +208,38 @@ class FederatedPCA(PooledEstimator):
 
         return program
 
+    def preparers(self, names: Any) -> tuple[Preparer, ...]:
+        """What ``prepare`` holds, with numbers in place of names of columns; ``names`` are those of all, if there are any."""
+        names = names if isinstance(names, tuple | list | np.ndarray) else None
+        return tuple(p.for_features(names) if isinstance(p, Residualize) else p for p in self.prepare)
+
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
-        return super()._settings() | {"n_components": wanted}
+        return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
 
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
+        strange = [what for what in self.prepare if not isinstance(what, Preparer)]
+        if strange:
+            raise InputError(
+                f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
+        if self.center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
+            raise InputError(
+                f"center={self.center!r} leaves the sites' own intercepts in, which Residualize(site=True) is to take out; use "
+                "center='site'"
+            )
         super()._check_parameters()
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
         n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
-        largest = min(n, d - len(setup.dropped))
+        largest = min(n, d - len(setup.empty))
         k, dtype = len(eigenvalues), precision(setup.single)
-        basis = with_zeros(solution.basis.T, np.array(setup.dropped, dtype=int)).T  # where random starts leave roundings
+        basis = with_zeros(solution.basis.T, setup.empty).T  # where random starts leave roundings
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
@@ -212,7 +259,9 @@ class FederatedPCA(PooledEstimator):
             singular_values=np.sqrt(eigenvalues).astype(dtype),
             noise_variance=rest / (largest - k) if k < largest else 0.0,
             dropped_features=setup.dropped,
+            preparation=setup.preparation,
             between_site_share=setup.between_share,
+            between_site_share_before=setup.share_before,
             angle_estimate=angle,
             converged=bool(solution.converged),
             stop_reason="; ".join(text for text in (solution.reason, limited, advice) if text),
@@ -255,14 +304,18 @@ class FederatedPCA(PooledEstimator):
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        X = with_zeros(check_new_rows(self, X, accept_sparse=["csr", "csc"]), np.array(self.dropped_features_, dtype=int))
+        holes = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=holes)
+        X = with_zeros(X, np.array(self.dropped_features_, dtype=int))
+        X = prepared(X, self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
-        noise, d, k = self.noise_variance_, rows.d - len(self.dropped_features_), len(variances)
+        empty = {*self.dropped_features_, *taken_out(self.preparation_)}
+        noise, d, k = self.noise_variance_, rows.d - len(empty), len(variances)
         scores = rows.project(self.components_.T.astype(np.float64))
         distances = (scores**2 / variances).sum(axis=1)
         log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ..algorithms.families import FAMILIES
+from ..algorithms.families import FAMILIES, PREPARING
 from ..algorithms.method import Part, declaration_of, functions_in, kinds_of
+from ..algorithms.prepare.moments import MOMENTS as BEFORE
+from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..errors import InputError
 from ..runtime import At, Plan
@@ -35,6 +37,20 @@ def plan_of(
     return Plan(declared.name, functions, tuple(sorted(kinds)), max_rounds, count, min_nonzero=min_nonzero)
 
 
+def functions_to_prepare(preparers: Iterable[Preparer]) -> tuple[str, ...]:
+    """Names of the local functions by which sites agree on how rows are prepared; for a site's policy."""
+    return functions_in(parts_to_prepare(preparers))
+
+
+def parts_to_prepare(preparers: Iterable[Preparer], secured: bool = False) -> list[Part]:
+    """Parts of a run whose rows are prepared; none if there are no preparers.
+
+    Where sums are ``secured``, rows are not looked at before that: it would tell sites' means apart.
+    """
+    own = [preparer.part for preparer in preparers]
+    return [*([] if secured else [BEFORE]), *own] if own else []
+
+
 def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str, ...]:
     """Names of the local functions that a solver given by name may use, with any start; for a site's policy.
 
@@ -50,5 +66,6 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
         told = f"the solvers are {', '.join(solvers)}" if why is None else f"an installed package tells of it, but: {why}"
         raise InputError(f"unknown solver {solver!r}; {told}")
     declared = declaration_of(solvers[solver])
-    parts = [part for part in FAMILIES[declared.family].parts if part is not RARE]  # which has a rule of its own
+    by_choice = (RARE, *PREPARING)  # which have a rule of their own, or are listed by whoever wants rows prepared
+    parts = [part for part in FAMILIES[declared.family].parts if part not in by_choice]
     return functions_in([*parts, *declared.parts], kinds)

@@ -9,6 +9,7 @@ from typing import Any, Self, get_origin, get_type_hints
 import numpy as np
 
 from ..errors import InputError, NotConvergedWarning, NotIdentifiableWarning, SiteElsewhereError, SiteLeftOutWarning
+from ..numerics.preparation import Step, flat, unflat
 from ..runtime import Driver, Outcome
 
 PRIVATE = {"private": True}
@@ -62,6 +63,9 @@ class Result:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
         facts = {name: value for name, value in values.items() if name not in arrays}
+        for name in self._steps():
+            arrays |= flat(values[name], name)
+            facts[name] = [step.kind for step in values[name]]
         carried = {f"{name}.T" if a.flags.fnc else name: a.T if a.flags.fnc else a for name, a in arrays.items()}
         return Outcome(carried, facts, driver.ledger, driver.history, kept)
 
@@ -73,7 +77,14 @@ class Result:
             name: tuple(value) if get_origin(types[name]) is tuple else value for name, value in outcome.facts.items()
         }
         arrays = {name.removesuffix(".T"): a.T if name.endswith(".T") else a for name, a in outcome.arrays.items()}
-        return cls(**arrays, **facts)
+        for name in cls._steps():
+            facts[name] = unflat(arrays, name, facts[name])
+        return cls(**{name: array for name, array in arrays.items() if "/" not in name}, **facts)
+
+    @classmethod
+    def _steps(cls) -> list[str]:
+        """Names of the fields that hold steps by which rows were prepared."""
+        return [name for name, kind in get_type_hints(cls).items() if kind == tuple[Step, ...]]
 
 
 def precision(single: bool) -> np.dtype[Any]:

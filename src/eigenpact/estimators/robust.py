@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.robust.agreement import Center, Rank, RobustProblem, RobustSetup, Scale, agree_robustly, check_components
 from ..algorithms.robust.dcf import scores, solve
-from ..algorithms.robust.entries import Mask, blocks, remove_errors
+from ..algorithms.robust.entries import remove_errors
 from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
+from ..numerics.blocks import Mask, blocks
 from ..numerics.linalg import Array, fix_signs, soft
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .linalg import Array
 from .rows import _to_numpy, add_duplicates
+from .sources import ChangedRows, RowSource, as_rows, pieces
 
 
 def columns_nonzero(X: Any) -> NDArray[np.int64]:
@@ -19,6 +19,12 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
     >>> columns_nonzero(np.array([[0.0, 2.0], [0.0, -1.0]])).tolist()
     [0, 2]
     """
+    X = as_rows(X)
+    if isinstance(X, RowSource):
+        found = np.zeros(X.shape[1], dtype=np.int64)
+        for _, piece in pieces(X):
+            found += columns_nonzero(piece)
+        return found
     if scipy.sparse.issparse(X):
         X = add_duplicates(X.tocsr())
         return np.bincount(X.indices[X.data != 0], minlength=X.shape[1]).astype(np.int64)
@@ -26,14 +32,17 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
     return np.asarray(_to_numpy(xp.sum(xp.astype(X != 0, xp.int64), axis=0)), dtype=np.int64)
 
 
-def with_zeros(X: Any, columns: Array) -> Any:
-    """A copy of X (n x d) with zeros in these columns, sparse where it is; X itself if there are none.
+def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
+    """A copy of X (n x d) with zeros in these columns, sparse or a source where it is; X itself if there are none.
 
     >>> with_zeros(np.ones((2, 3)), np.array([1])).tolist()
     [[1.0, 0.0, 1.0], [1.0, 0.0, 1.0]]
     """
     if not len(columns):
         return X
+    X = as_rows(X)
+    if isinstance(X, RowSource):
+        return ChangedRows(X, lambda piece: with_zeros(piece, columns))
     kept = np.ones(int(X.shape[1]), dtype=bool)
     kept[columns] = False
     if scipy.sparse.issparse(X):

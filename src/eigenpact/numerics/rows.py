@@ -1,20 +1,19 @@
 """A site's rows, centred and scaled on the fly: Y = (X - 1 m^T) D^-1, never stored.
 
-X may be a dense array of any array-API namespace (numpy, torch, cupy, ...; computed where it lies) or a scipy.sparse matrix,
-which stays sparse.  All results are float64 numpy arrays, whatever the precision of X.
-
-Sparse rows are centred implicitly, X^T T - m 1^T T, which loses log10(n m_j^2 / s_j) digits of a feature j with n rows, mean m_j
-and squared deviations s_j (half of them in a product).  A feature that lacks l of its n entries has s_j >= l m_j^2, so it can
-lose many digits only if almost every row stores it.  Such features, few or many, are centred first and held densely during the
-call: no larger than their sparse form.
+X may be a dense array of any array-API namespace (numpy, torch, cupy, ...; computed where it lies), a scipy.sparse matrix, which
+stays sparse (``sparse_rows.py``), or a source that reads its rows a few at a time (``sources.py``); a memory map is one.  All
+results are float64 numpy arrays, whatever the precision of X.  Dense rows from a source are taken in the same blocks as those in
+memory, so results are the same to the bit wherever rows in memory are taken in blocks, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 import scipy.linalg
 import scipy.sparse
@@ -22,6 +21,10 @@ from numpy.typing import NDArray
 
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
+from .sources import RowSource, as_rows, pieces
+from .sparse_rows import SparseRows, add_duplicates, better, far_features, sparse_parts
+
+__all__ = ["DENSE_SIDE", "Rows", "add_duplicates", "slices"]
 
 BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 """Dense rows are centred in blocks of about this size: small enough for a CPU's cache, large enough to keep a GPU busy."""
@@ -32,18 +35,13 @@ TOP_ACCURACY = 1e-10
 DENSE_SIDE = 1500
 """Up to this many rows or features, local eigenvectors come from a dense factorization of the smaller Gram matrix."""
 
-EPS = float(np.finfo(np.float64).eps)
-
-FAR = 100.0
-"""Sparse features with n m_j^2 above this multiple of their squared deviations are centred first: two digits may be lost."""
-
 
 class Rows:
     """The rows Y = (X - 1 mean^T) / scale of one site as an operator.
 
     Parameters
     ----------
-    X : (n, d) array or sparse matrix
+    X : (n, d) array, sparse matrix or RowSource
         Entries that a sparse matrix stores more than once are added up, in a copy.
     mean, scale : (d,) arrays or None
         None leaves the rows as they are, without a copy.
@@ -52,14 +50,16 @@ class Rows:
     """
 
     def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None, left: Array | None = None) -> None:
-        self.sparse = scipy.sparse.issparse(X)
-        self.X = add_duplicates(X.tocsr()) if self.sparse else X
+        X = as_rows(X)
+        self.streamed = isinstance(X, RowSource)
+        self.sparse = X.sparse if self.streamed else scipy.sparse.issparse(X)
+        self.X = X if self.streamed or not self.sparse else add_duplicates(X.tocsr())
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
         self.mean = mean
         self.scale = scale
         self.left = left
         self._whole: Any = None
-        self._split: tuple[NDArray[np.intp], Array] | None = None
+        self._part: SparseRows | None = None
 
     # -- what leaves the operator ---------------------------------------------------------------
 
@@ -69,115 +69,67 @@ class Rows:
         A long sum loses digits.  The sum of what is left after the mean of a block is subtracted gives them back.
         """
         if self.sparse:
-            sums = np.asarray(self.X.sum(axis=0, dtype=np.float64)).reshape(-1)
-            centre = sums / max(1, self.n)
-            with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
-                return _to_numpy(_better(sums, self.n * centre + Rows(self.X, centre).column_moments()[0], np))
+            return _total(part.column_sums() for _, part in self._parts())
         return _total(_sums(block) for block in Rows(self.X)._blocks(small=True))
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another."""
         if self.sparse:
-            deviations, columns, absent, lacking = self._deviations()
-            sums = np.asarray(np.bincount(columns, weights=deviations, minlength=self.d), dtype=np.float64)
-            return sums + lacking * absent, self.column_squares()
-        blocks = ((_namespace(b).sum(b, axis=0), _namespace(b).sum(b * b, axis=0)) for b in self._blocks(small=True))
-        first, second = zip(*blocks, strict=True)
-        return _total(first), _total(second)
+            return _totals(part.column_moments() for _, part in self._parts())
+        return _totals((_namespace(b).sum(b, axis=0), _namespace(b).sum(b * b, axis=0)) for b in self._blocks(small=True))
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,), without subtracting large numbers from one another."""
         if self.sparse:
-            deviations, columns, absent, lacking = self._deviations()
-            squares = np.asarray(np.bincount(columns, weights=deviations**2, minlength=self.d), dtype=np.float64)
-            return squares + lacking * absent**2
+            return _total(part.column_squares() for _, part in self._parts())
         return _total(_namespace(block).sum(block * block, axis=0) for block in self._blocks())
 
     def column_largest(self) -> Array:
         """The largest absolute value in each column of Y (d,)."""
         if self.sparse:
-            deviations, columns, absent, lacking = self._deviations()
-            largest: Array = np.where(lacking > 0, np.abs(absent), 0.0)
-            np.maximum.at(largest, columns, np.abs(deviations))
-            return largest
-        found = [_to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in self._blocks(small=True)]
-        return _to_numpy(np.max(found, axis=0))
+            return reduce(np.maximum, (part.column_largest() for _, part in self._parts()))
+        blocks = self._blocks(small=True)
+        return reduce(np.maximum, (_to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
         if self.sparse:
-            far, D = self._far()
-            X, centre = self._near_rows()
-            squares: Array = np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-            if centre is not None:
-                squares = squares - 2 * (X @ centre) + centre @ centre
-            return squares + np.sum(D * D, axis=1) if far.size else squares
+            return self._by_rows(lambda part: part.row_squares(), ())
         return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
     def residual_squares(self, Z: Array) -> Array:
         """Squared lengths (n,) of what orthonormal Z (d x k) misses, Y - Y Z Z^T: no difference of two large numbers."""
         Z_there = Z if self.sparse else _like(Z, self.X)
         squares = [np.zeros(0)]
-        for where in slices(self.n, self.d):
-            few = Rows(self.X[where], self.mean, self.scale, self.left)
-            for block in few._dense_blocks() if self.sparse else few._blocks():
-                missed = block - (block @ Z_there) @ Z_there.T
-                squares.append(_to_numpy((missed * missed).sum(axis=1)))
+        for block in self._dense_blocks() if self.sparse else self._blocks(small=True):
+            missed = block - (block @ Z_there) @ Z_there.T
+            squares.append(_to_numpy((missed * missed).sum(axis=1)))
         return np.concatenate(squares)
 
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
         if self.sparse:
-            far, D = self._far()
-            if far.size == self.d:
-                return D.T @ D
-            X, centre = self._near_rows()
-            S: Array = (X.T @ X).toarray()
-            if centre is not None:
-                sums = np.asarray(X.sum(axis=0)).reshape(-1)
-                S += self.n * np.outer(centre, centre) - np.outer(sums, centre) - np.outer(centre, sums)
-            if far.size:
-                S[:, far] = self.transposed_action(D)
-                S[far] = S[:, far].T
-            return S
+            return _total(part.scatter() for _, part in self._parts())
         return _total(block.T @ block for block in self._blocks())
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
         if self.sparse:
-            return self.transposed_action(self.project(Z))
+            return _total(part.scatter_action(Z) for _, part in self._parts())
         Z_there = _like(Z, self.X)
         return _total(block.T @ (block @ Z_there) for block in self._blocks())
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""
         if self.sparse:
-            far, D = self._far()
-            if far.size == self.d:
-                return D @ Z
-            scaled = Z if self.scale is None else Z / self.scale[:, None]
-            if far.size:
-                scaled = np.array(scaled)
-                scaled[far] = 0.0
-            scores: Array = np.asarray(self.X @ scaled)
-            scores = scores if self.mean is None else scores - self.mean @ scaled
-            return scores + D @ Z[far] if far.size else scores
+            return self._by_rows(lambda part: part.project(Z), (Z.shape[1],))
         Z_there = _like(Z, self.X)
         return np.concatenate([_to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
 
     def transposed_action(self, T: Array) -> Array:
         """The product Y^T T (d x k) with scores T (n x k)."""
         if self.sparse:
-            far, D = self._far()
-            if far.size == self.d:
-                return D.T @ T
-            G: Array = np.asarray(self.X.T @ T)
-            if self.mean is not None:
-                G = G - np.outer(self.mean, T.sum(axis=0))
-            G = G if self.scale is None else G / self.scale[:, None]
-            if far.size:
-                G[far] = D.T @ T
-            return G
+            return _total(part.transposed_action(T[first : first + part.n]) for first, part in self._parts())
         T_there = _like(T, self.X)
         return _total(
             block.T @ T_there[first : first + block.shape[0], :]
@@ -185,22 +137,18 @@ class Rows:
         )
 
     def row_products(self) -> Array:
-        """The inner products of the rows, Y Y^T (n x n)."""
+        """The inner products of the rows, Y Y^T (n x n); all rows are in memory meanwhile."""
         if self.sparse:
-            far, D = self._far()
-            X, centre = self._near_rows()
-            K: Array = (X @ X.T).toarray()
-            if centre is not None:
-                shift = X @ centre
-                K += centre @ centre - shift[:, None] - shift
-            return K + D @ D.T if far.size else K
+            return (
+                Rows(self.X[:], self.mean, self.scale, self.left).row_products() if self.streamed else self._only().row_products()
+            )
         xp, blocks = _namespace(self.X), list(self._blocks())
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
         return _to_numpy(Y @ Y.T)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
-        if self.sparse or isinstance(self.X, np.ndarray):
+        if self.sparse or _is_numpy(self.X):
             return Rows(self.X[index], self.mean, self.scale, self.left)
         there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
         return Rows(_namespace(self.X).take(self.X, there, axis=0), self.mean, self.scale, self.left)
@@ -210,11 +158,17 @@ class Rows:
         k = min(k, self.n, self.d)
         if self.d <= min(DENSE_SIDE, self.n):
             return top_eigenpairs(self.scatter(), k)
-        if self.n <= DENSE_SIDE:
+        if self.n <= DENSE_SIDE and (not self.streamed or self.n <= self.X.rows_at_once()):
             return self._top_of_few_rows(k)
         trace = float(self.column_squares().sum())
         start = random_orthonormal(self.d, k, seed=0)
         return leading_eigenpairs(self.scatter_action, start, k, trace, TOP_ACCURACY)
+
+    def far(self) -> NDArray[np.intp]:
+        """Sparse features (f,) that are centred first, from which alone what rounding left of the mean is subtracted."""
+        if self.streamed:
+            return far_features(self.X, self.mean) if self.mean is not None else np.zeros(0, dtype=np.intp)
+        return self._only().far()[0]
 
     # -- how ------------------------------------------------------------------------------------
 
@@ -227,81 +181,36 @@ class Rows:
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
-    def _far(self) -> tuple[NDArray[np.intp], Array]:
-        """Sparse features (f,) that implicit centring would cost more than two digits, and their columns of Y (n x f), dense.
+    def _only(self) -> SparseRows:
+        """All rows of a sparse matrix in memory; made once, because which features it centres first is kept."""
+        if self._part is None:
+            self._part = SparseRows(self.X, self.mean, self.scale, self.left)
+        return self._part
 
-        A few more may be among them, but none that is not stored in almost every row.  A look at the first tenth of the rows
-        rules out nearly all others: its squared deviations are no more than s_j, and it lacks no more entries than the whole.
-        """
-        if self._split is None:
-            far, D = np.zeros(0, dtype=np.intp), np.zeros((self.n, 0))
-            if self.mean is not None and self.n > 0:
-                look, lacking = -(-self.n // 10), self.n / FAR
-                counts = np.bincount(self.X.indices[: self.X.indptr[look]], minlength=self.d)
-                far = np.flatnonzero((counts > look - lacking) & (self.mean != 0))
-                if far.size:
-                    first = self._dense_columns(far, look, lacking)[1] - self.mean[far]
-                    with np.errstate(over="ignore"):  # a mean may be as small as it likes
-                        far = far[np.sum((first / self.mean[far]) ** 2, axis=0) < lacking]
-                if far.size:
-                    far, D = self._dense_columns(far, self.n, lacking)
-                    D -= self.mean[far]
-                    D = D if self.left is None else D - self.left[far]
-                    D = D if self.scale is None else D / self.scale[far]
-            self._split = far, D
-        return self._split
+    def _parts(self) -> Iterator[tuple[int, SparseRows]]:
+        """Sparse rows, all or some after the others, and the number of the first of them."""
+        if self.streamed:
+            return sparse_parts(self.X, self.mean, self.scale, self.left)
+        return iter([(0, self._only())])
 
-    def _dense_columns(self, columns: NDArray[np.intp], n: int, lacking: float) -> tuple[NDArray[np.intp], Array]:
-        """Those of the columns of sparse X that lack fewer than ``lacking`` of the first n entries, and these entries (n x f)."""
-        place = np.full(self.d, -1)
-        place[columns] = np.arange(len(columns))
-        stored = slice(0, int(self.X.indptr[n]))
-        at = np.flatnonzero((place >= 0).take(self.X.indices[stored]))
-        enough = np.bincount(place[self.X.indices[at]], minlength=len(columns)) > n - lacking
-        if not enough.all():
-            return self._dense_columns(columns[enough], n, lacking)
-        dense = np.zeros((n, len(columns)))
-        row = np.searchsorted(self.X.indptr, at, side="right") - 1
-        dense[row, place[self.X.indices[at]]] = self.X.data[at]
-        return columns, dense
-
-    def _near_rows(self) -> tuple[Any, Array | None]:
-        """Sparse rows X D^-1 in float64 without the far features, and what is to be subtracted from each (None for nothing)."""
-        far, _ = self._far()
-        X = self.X.astype(np.float64)
-        if self.scale is None and not far.size:
-            return X, self.mean
-        inverse = np.ones(self.d) if self.scale is None else 1 / self.scale
-        inverse[far] = 0.0
-        X = X.multiply(inverse).tocsr()
-        X.eliminate_zeros()
-        return X, None if self.mean is None else self.mean * inverse
-
-    def _deviations(self) -> tuple[Array, NDArray[Any], Array, NDArray[np.intp]]:
-        """Of sparse rows: the stored entries of Y, their columns, and the value and number (d,) of those that are not stored."""
-        columns = self.X.indices
-        absent = np.zeros(self.d) if self.mean is None else -self.mean
-        stored = self.X.data.astype(np.float64)
-        if self.mean is not None:
-            stored = stored - self.mean[columns]
-        if self.scale is not None:
-            stored, absent = stored / self.scale[columns], absent / self.scale
-        return stored, columns, absent, self.n - np.bincount(columns, minlength=self.d)
+    def _by_rows(self, function: Callable[[SparseRows], Array], shape: tuple[int, ...]) -> Array:
+        """What a function gives for each of some sparse rows, one after the other."""
+        found = [function(part) for _, part in self._parts()]
+        return found[0] if len(found) == 1 else np.concatenate([np.zeros((0, *shape)), *found])
 
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred."""
-        for where in slices(self.n, self.d):
-            yield from Rows(self.X[where].toarray(), self.mean, self.scale, self.left)._blocks()
+        for X in (part.X for _, part in self._parts()):
+            for where in slices(X.shape[0], self.d):
+                yield from Rows(X[where].toarray(), self.mean, self.scale, self.left)._blocks()
 
     def _step(self) -> int:
-        """Rows in a block; all of them where nothing has to be subtracted or converted, since then nothing is copied."""
-        if self.mean is None and self.scale is None and self.X.dtype == _namespace(self.X).float64:
-            return max(1, self.n)
-        return self._block_rows()
+        """Rows in a block; all of them where nothing has to be subtracted, converted or read, since then nothing is copied."""
+        plain = self.mean is None and self.scale is None and self.X.dtype == _namespace(self.X).float64
+        return max(1, self.n) if plain and not self.streamed else self._block_rows()
 
     def _block_rows(self) -> int:
-        size = BLOCK_BYTES if isinstance(self.X, np.ndarray) else DEVICE_BLOCK_BYTES
-        return max(1, size // (8 * max(1, self.d)))
+        return block_rows(self.d, BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES)
 
     def _blocks(self, *, small: bool = False) -> Iterator[Any]:
         """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
@@ -316,8 +225,8 @@ class Rows:
         scale = None if self.scale is None else _like(self.scale, self.X)
         left = None if self.left is None else _like(self.left, self.X)
         step = self._block_rows() if small else self._step()
-        for first in range(0, self.n, step):
-            block = xp.astype(self.X[first : min(first + step, self.n), :], xp.float64, copy=False)
+        for block in self._read(step):
+            block = xp.astype(block, xp.float64, copy=False)
             if mean is not None:
                 block = block - mean
             if left is not None:
@@ -328,6 +237,19 @@ class Rows:
                 self._whole = block
             yield block
 
+    def _read(self, step: int) -> Iterator[Any]:
+        """Dense rows of X, so many at a time."""
+        if not self.streamed:
+            yield from (self.X[first : min(first + step, self.n), :] for first in range(0, self.n, step))
+            return
+        for _, piece in pieces(self.X, step):
+            yield from (piece[first : first + step] for first in range(0, len(piece), step))
+
+
+def block_rows(d: int, size: int | None = None) -> int:
+    """How many rows of d features are a block."""
+    return max(1, (size or BLOCK_BYTES) // (8 * max(1, d)))
+
 
 def slices(n: int, d: int) -> Iterator[slice]:
     """Which of n rows of d features to read at a time: a few megabytes as float64.
@@ -335,22 +257,8 @@ def slices(n: int, d: int) -> Iterator[slice]:
     >>> list(slices(3, 1 << 18))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    step = max(1, BLOCK_BYTES // (8 * max(1, d)))
+    step = block_rows(d)
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
-
-
-def add_duplicates(X: Any) -> Any:
-    """A CSR matrix that stores each entry once: X itself if it does, else a copy in which duplicates are added up.
-
-    >>> twice = scipy.sparse.csr_matrix(([1.0, 2.0], [0, 0], [0, 2]), shape=(1, 1))
-    >>> add_duplicates(twice).data.tolist(), twice.data.tolist()
-    ([3.0], [1.0, 2.0])
-    """
-    if X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
 
 
 def _sums(block: Any) -> Any:
@@ -360,21 +268,20 @@ def _sums(block: Any) -> Any:
     n = block.shape[0]
     with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
         centre = sums / n
-        return _better(sums, n * centre + xp.sum(block - centre, axis=0), xp)
+        return better(sums, n * centre + xp.sum(block - centre, axis=0), xp)
 
 
-def _better(sums: Any, refined: Any, xp: Any) -> Any:
-    """Refined sums where plain ones are off by more than one rounding, plain ones else: those of whole numbers are exact."""
-    return xp.where(xp.abs(refined - sums) > 2 * EPS * xp.abs(sums), refined, sums)
+def _is_numpy(x: Any) -> bool:
+    return isinstance(x, np.ndarray | RowSource)
 
 
 def _namespace(x: Any) -> Any:
-    return array_api_compat.array_namespace(x)
+    return array_api_compat.numpy if _is_numpy(x) else array_api_compat.array_namespace(x)
 
 
 def _like(a: Array, x: Any) -> Any:
     """The numpy array ``a`` in the namespace and on the device of ``x``."""
-    if isinstance(x, np.ndarray):
+    if _is_numpy(x):
         return a
     return _namespace(x).asarray(np.array(a), device=array_api_compat.device(x))
 
@@ -386,6 +293,16 @@ def _total(parts: Iterable[Any]) -> Array:
     for part in parts:
         total += part
     return _to_numpy(total)
+
+
+def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
+    """The sums of pairs of arrays, added up where they lie."""
+    parts = iter(parts)
+    one, other = next(parts)
+    for part in parts:
+        one += part[0]
+        other += part[1]
+    return _to_numpy(one), _to_numpy(other)
 
 
 def _to_numpy(x: Any) -> Array:

@@ -32,7 +32,7 @@ class SiteRows(Rows):
 
     Parameters
     ----------
-    X : (n, d) array or sparse matrix
+    X : (n, d) array, sparse matrix or RowSource
     mean, scale : (d,) arrays or None
         As agreed.
     own : (2, d) array
@@ -49,7 +49,7 @@ class SiteRows(Rows):
         left = np.zeros(self.d)
         if self.sparse:
             left = np.array(self._left)
-            left[self._own._far()[0]] = 0.0
+            left[self._own.far()] = 0.0
         return self._away + (self._left - left), left
 
     def scatter(self) -> Array:

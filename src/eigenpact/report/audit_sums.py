@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from ..engines import InProcess
 from ..numerics.linalg import Array, unpack_triangle
+from ..numerics.sources import RowSource
 from ..numerics.whole_numbers import exponent_for, from_fixed
 from ..privacy.audit import SUMMED, known_columns, sums_of, totals_of
 from ..privacy.counting import two_sites
@@ -284,4 +285,5 @@ def _blind(rows: Mapping[str, Array], C: Array) -> float:
 
 def dense(X: Any) -> Array:
     """Rows (n x d) as a dense array in double precision."""
+    X = X[:] if isinstance(X, RowSource) else X
     return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)

@@ -342,7 +342,7 @@ def _size(X: Any) -> int:
     """Bytes of a table; of a sparse one, as it is stored."""
     if scipy.sparse.issparse(X):
         return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
-    return int(X.nbytes)
+    return int(X.nbytes) if hasattr(X, "nbytes") else int(np.prod(X.shape)) * X.dtype.itemsize
 
 
 def _finite(value: Any) -> Any:

@@ -145,6 +145,7 @@ def _iterated(held: Mapping[str, Any], settings: Mapping[str, Any]) -> Reference
 
 def _dense(rows: Rows) -> Array:
     """Y = (X - 1 mean^T) / scale (n x d)."""
-    Y: Array = np.asarray(rows.X.toarray() if rows.sparse else rows.X, dtype=np.float64)
+    X = rows.X[:] if rows.streamed else rows.X
+    Y: Array = np.asarray(X.toarray() if rows.sparse else X, dtype=np.float64)
     Y = Y if rows.mean is None else Y - rows.mean
     return Y if rows.scale is None else Y / rows.scale

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..numerics.sources import RowSource, as_rows, pieces
 from .local import local
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()
     >>> digest_of(X, key, "A") == digest_of(X, key, "B")
     False
     """
-    sparse = hasattr(X, "tocsr")
+    X = as_rows(X)
+    sparse = X.sparse if isinstance(X, RowSource) else hasattr(X, "tocsr")
     parts = [hashlib.blake2b(key=key, digest_size=32) for _ in range(3 if sparse else 1)]
     dtype = ""
     for arrays in _sparse_pieces(X) if sparse else _dense_pieces(X):
@@ -73,6 +75,9 @@ def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()
 
 def _dense_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any]]]:
     """A few rows after the other, in C order."""
+    if isinstance(X, RowSource):
+        yield from ((piece,) for _, piece in pieces(X))
+        return
     n, d = (int(length) for length in X.shape)
     step = max(1, PIECE_BYTES // (8 * max(1, d)))
     for first in range(0, max(1, n), step):  # at least one, which tells the dtype
@@ -81,6 +86,10 @@ def _dense_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any]]]:
 
 def _sparse_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
     """Values, columns and row lengths of some rows after the other, columns sorted and without duplicates."""
+    if isinstance(X, RowSource):
+        for _, piece in pieces(X):
+            yield from _sparse_pieces(piece)
+        return
     X = X.tocsr()  # itself if it is one
     n = int(X.shape[0])
     canonical = bool(X.has_canonical_format)

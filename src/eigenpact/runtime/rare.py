@@ -18,13 +18,12 @@ coordinator who wants these columns.  He learns the pooled counts themselves in 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import PolicyError
-from ..numerics.columns import columns_nonzero, with_zeros
+from ..numerics.columns import columns_nonzero
 from .local import Arrays, LocalFunction, Reply, local
 
 if TYPE_CHECKING:
@@ -57,22 +56,6 @@ def drop_rare(site: Site, nonzero: Any, least: Any) -> Reply:
     if np.any(columns_nonzero(site.X) > nonzero):
         raise PolicyError("rule min_nonzero: of a feature fewer entries were told for all sites than this one has itself")
     return Reply(keep={DROPPED: rare_features(nonzero, int(least))})
-
-
-class SeenRows:
-    """A site's rows X as local functions see them."""
-
-    def __init__(self, X: Any) -> None:
-        self._X = X
-        self._dropped: Any = ()
-        self._less: Any = None  # the rows with zeros
-
-    def given(self, kept: Mapping[str, Any]) -> Any:
-        """With zeros in the columns that were dropped, by what the site keeps."""
-        dropped = kept.get(DROPPED, ())
-        if not np.array_equal(dropped, self._dropped):
-            self._dropped, self._less = dropped, with_zeros(self._X, dropped) if len(dropped) else None
-        return self._X if self._less is None else self._less
 
 
 def rare_features(nonzero: np.ndarray[Any, Any], least: int) -> np.ndarray[Any, Any]:

@@ -19,8 +19,8 @@ from .gate import Gate, columns_of
 from .keys import KEYS, ROSTER, Trust, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
+from .prepared import SeenRows
 from .purse import Entrusted, Purse, Question, Scales
-from .rare import SeenRows
 from .secure_sum import GRAIN
 from .site_session import SiteSession
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError, PolicyError
+from ..numerics.sources import RowSource, as_rows, pieces
 from ..storage import read_regular, replace_private, writing
 from .fingerprint import PIECE_BYTES, to_numpy
 
@@ -119,6 +120,10 @@ class Versions:
 
 def _rows(X: Any, d: int) -> Iterator[bytes]:
     """The bytes of one row after the other, the same for the same numbers."""
+    if isinstance(X := as_rows(X), RowSource):
+        for _, piece in pieces(X):
+            yield from _rows(piece, d)
+        return
     sparse = hasattr(X, "tocsr")
     X = X.tocsr() if sparse else X
     n, step = int(X.shape[0]), max(1, PIECE_BYTES // (8 * max(1, d)))

@@ -44,6 +44,7 @@ import scipy.sparse
 from ...errors import InputError
 from ...numerics.kernels import Kernel, landmark_features, random_features
 from ...numerics.linalg import Array
+from ...numerics.sources import RowSource
 from ...runtime import Local, Reply, Site, local
 from ..method import method
 from ..parameters import check, check_whole
@@ -90,6 +91,7 @@ def _begin(site: Site, F: Array, fewest: int) -> Reply:
 
 def dense(X: Any) -> Array:
     """Rows as a float64 table."""
+    X = X[:] if isinstance(X, RowSource) else X
     return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)
 
 

@@ -52,6 +52,7 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
+from ...numerics.blocks import Mask
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
@@ -60,7 +61,7 @@ from ..parameters import check_positive, check_whole
 from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, Mask, check_many, entries_of
+from .entries import MEDIANS, check_many, entries_of
 from .solution import RobustSolution, Soft, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 

@@ -10,16 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from ...errors import PolicyError
+from ...numerics.blocks import Mask, blocks
 from ...numerics.linalg import Array
-from ...numerics.rows import slices
 from ...runtime import Site
 from .thresholds import NORMAL_MEDIAN, START
-
-Mask = NDArray[np.bool_]
 
 MEDIANS = ("mean", "scale")
 """Names under which a site keeps the agreed centre and scale: declare ``reads=MEDIANS`` where you call :func:`entries_of`."""
@@ -35,26 +32,6 @@ PACE, ROOM = 0.7, 2.0
 
 STEPS, MOST_PASSES = 4, 200
 """Conjugate gradient steps in a pass over new rows, and passes after which a row is left as it is."""
-
-
-def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[slice, Array, Mask | None]]:
-    """The rows (X - centre) / scale a few at a time: which rows, M (n x d) in float64, and where it is observed.
-
-    X is anything with a shape whose slices are arrays or sparse matrices: an array, a memory map, a zarr array.  A missing entry
-    (NaN) is 0 in M; None instead of a mask says that nothing is missing.
-    """
-    for where in slices(int(X.shape[0]), int(X.shape[1])):
-        part = X[where]
-        M = np.array(part.toarray() if scipy.sparse.issparse(part) else part, dtype=np.float64, order="C")
-        if centre is not None:
-            M -= centre
-        if scale is not None:
-            M /= scale
-        observed: Mask | None = None
-        if np.isnan(M.sum()):
-            observed = ~np.isnan(M)
-            M[~observed] = 0.0
-        yield where, M, observed
 
 
 def entries_of(site: Site) -> Iterator[tuple[slice, Array, Mask | None]]:

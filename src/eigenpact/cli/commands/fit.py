@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from ...algorithms.solution import Algorithm
+from ...data.budgets import parse_memory
 from ...errors import EigenpactError, InputError
 from ...estimators.choices import find_engine, find_joint_solver, joint_solvers
 from ...runtime import Engine
-from ..options import Center, CenterOption, Files, GoOnWithout, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import Center, CenterOption, Files, GoOnWithout, Memory, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
 from ..running import Settings, run
 from ..site_files import communicator, parse_components, read_together
 
@@ -24,6 +25,7 @@ def command(
     solver: Annotated[str, typer.Option(help=f"One of: auto, {', '.join(joint_solvers())}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 3000,
     seed: Seed = 0,
@@ -33,6 +35,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    memory: Memory = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier model in the output folder.")] = False,
@@ -40,23 +43,26 @@ def command(
 ) -> None:
     """Fit the joint PCA of several sites, one file each, and write the model to a folder.
 
-    FILES are tables with samples as rows: .csv, .tsv, .npy, .npz or .parquet.  A site is named after its file, or as in
-    name=path.  Columns are matched by name where files have names.
+    FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
+    .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
+    Columns are matched by name where files have names.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
     asked = Settings(
         components, str(output), solver, center, scale, tol, max_rounds, seed, overwrite,
-        secure=secure, go_on_without=go_on_without,
+        secure=secure, go_on_without=go_on_without, prepare=tuple(prepare or ()),
     )  # fmt: skip
     where = find_engine(engine)
     comm = communicator(engine)
     leads = comm.rank == 0
     try:
         parse_components(components)  # told before files are read
+        limit = None if memory is None else parse_memory(memory)
         chosen = _solver(solver, where, start, proxy)
-        held, names = read_together(files, comm, proxy, asked.check_output)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
+        held, names = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps)
+        pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
+from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import check_finite, match_columns
-from ...data.readers import Table, read_table, site_name
+from ...data.readers import Table, read_table, site_name, split_dataset
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
-from ...storage import check_file_target, replacing
+from ...storage import check_file_target
 from ..consoles import stdout, tell
-from ..options import Scores
+from ..options import Memory, Scores
+from ..score_files import scores_of, write_csv, write_npy
 
 
 def command(
     model: Annotated[Path, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
     output: Scores,
+    memory: Memory = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
 
-    MODEL is a folder written by eigenpact fit, FILE a table with samples as rows: .csv, .tsv, .npy, .npz or .parquet.
+    MODEL is a folder written by eigenpact fit, FILE a table with samples as rows, of any kind that eigenpact fit reads.
     Columns are matched by name where both sides have names, else by their number.
     """
-    check_target(output, file, overwrite)
+    limit = None if memory is None else parse_memory(memory)
+    check_target(output, split_dataset(file)[0], overwrite)
     pca = load_model(model)
-    table = read_table(file)
+    table = read_table(file, memory=memory_for_rows(limit))
     X = _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None))
     write_scores(output, pca, X, table.row_ids)
@@ -66,28 +67,7 @@ def check_target(output: Path, file: Path, overwrite: bool) -> None:
 
 def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None) -> None:
     """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they were matched before
-        scores = np.asarray(pca.transform(X))
-    content = _as_csv(scores, row_ids) if output.suffix.lower() == ".csv" else _as_npy(scores)
-    with replacing(output) as part:
-        part.write_bytes(content)
-    tell(stdout(), f"Wrote {scores.shape[0]} rows of {scores.shape[1]} scores to {output}")
-
-
-def _as_npy(scores: np.ndarray[Any, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, scores, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _as_csv(scores: np.ndarray[Any, Any], row_ids: Sequence[str] | None) -> bytes:
-    """Text that reads back to the same bits."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    header = [f"PC{j + 1}" for j in range(scores.shape[1])]
-    writer.writerow(header if row_ids is None else ["id", *header])
-    for i, row in enumerate(scores):
-        numbers = [str(value) for value in row]
-        writer.writerow(numbers if row_ids is None else [row_ids[i], *numbers])
-    return stream.getvalue().encode()
+    parts = scores_of(pca, X)
+    with closing(parts):
+        n, k = write_csv(output, parts, row_ids) if output.suffix.lower() == ".csv" else write_npy(output, parts, X.shape[0])
+    tell(stdout(), f"Wrote {n} rows of {k} scores to {output}")

@@ -1,0 +1,138 @@
+"""Medians over all sites, found digit by digit from sums of counts.
+
+With their bits read as whole numbers, floating-point numbers keep their order.  Every site counts how many of its numbers begin
+with the digits found so far, by the next digits; the sums tell in which part the number of the wanted rank lies.  So a round
+finds a few binary digits more, for all features at once.
+
+A site that has a rule ``min_rows`` tells no part of fewer entries: they are added to a neighbour.  Then the digits lead to a
+number nearby, and all sites are told the same.  Counts go on from where they were, so that nobody lists entries by them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import PolicyError
+from ..numerics.blocks import blocks
+from ..numerics.linalg import Array
+from ..runtime import Reply, Site, Sum, local
+
+DIGITS, PARTS = 5, 32
+CENTRE_ROUNDS, SCALE_ROUNDS = 8, 4
+
+ENTRIES, DEVIATIONS = "path of entries", "path of deviations"
+"""Names under which a site keeps how far the digits of a median are found: counts go on from there, and nowhere else."""
+
+SIGN = np.uint64(1 << 63)
+
+
+@local(
+    takes={"centre": "d", "deviations": "", "prefix": "d", "step": ""},
+    sends={"counts": "d 32"},
+    reads=(ENTRIES, DEVIATIONS),
+    keeps=(ENTRIES, DEVIATIONS),
+    bound="count",
+    means={"centre": "centre", "deviations": "count", "prefix": "bits", "step": "count"},
+    setup=True,
+)
+def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: Any) -> Reply:
+    """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
+    d = len(centre)
+    check_path(site.kept.get(DEVIATIONS) if bool(deviations) else site.kept.get(ENTRIES), prefix, int(step))
+    counts = np.zeros(d * PARTS, dtype=np.int64)
+    for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):
+        keys = keys_of(np.abs(M) if bool(deviations) else M) >> shift_of(int(step))
+        here = keys >> np.uint64(DIGITS) == prefix
+        here = here if seen is None else here & seen
+        places = (keys & np.uint64(PARTS - 1)).view(np.int64) + PARTS * np.arange(d)
+        counts += np.bincount(places[here], minlength=d * PARTS)
+    return Reply(
+        many(counts.reshape(d, PARTS), site.min_rows), {DEVIATIONS if bool(deviations) else ENTRIES: (prefix, int(step))}
+    )
+
+
+def check_path(
+    last: tuple[Any, int] | None, prefix: Any, step: int, digits: int = DIGITS, rounds: int = CENTRE_ROUNDS + 1
+) -> None:
+    """Refuse counts that do not go on where the last ones ended: they would list the entries, not find one of them."""
+    before, due = (np.zeros_like(prefix), 0) if last is None else (last[0], last[1] + 1)
+    follows = step == due and np.array_equal(prefix >> np.uint64(digits) if due else prefix, before)
+    if not follows or step >= rounds:
+        raise PolicyError("rule set-up: entries are counted once in an epoch, along the digits of one median after the other")
+
+
+def many(counts: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """Counts (m x parts) in which no part has fewer than ``least`` entries: smaller ones are added to the next part, or the last.
+
+    >>> counts = np.array([[3, 1, 0, 5, 1] + [0] * 27, [2, 1] + [0] * 30])
+    >>> many(counts, 4)[:, :5].tolist(), bool(np.all(many(counts, 1) == counts))
+    ([[0, 4, 0, 6, 0], [0, 0, 0, 0, 0]], True)
+    """
+    told, carried = np.zeros_like(counts), np.zeros(len(counts), dtype=np.int64)
+    for part in range(counts.shape[1]):
+        carried += counts[:, part]
+        enough = carried >= max(1, least)
+        told[enough, part], carried[enough] = carried[enough], 0
+    last = told.shape[1] - 1 - np.argmax(told[:, ::-1] > 0, axis=1)
+    some = told.any(axis=1)
+    told[some, last[some]] += carried[some]
+    return told
+
+
+async def medians(observed: NDArray[np.int64], centre: Array, rounds: int, deviations: bool) -> Array:
+    """Medians (d,) of the entries by feature, or of their deviations from the centre."""
+    prefix, wanted, held = np.zeros(len(observed), dtype=np.uint64), (observed + 1) // 2, observed
+    for step in range(rounds):
+        counts = await Sum(count_parts, centre, np.bool_(deviations), prefix, np.int64(step))
+        part, wanted, held = part_of(counts, wanted, held)
+        prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
+    return values_of(prefix, rounds)
+
+
+def part_of(
+    counts: NDArray[np.int64], wanted: NDArray[Any], held: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """For each row of counts, the part that holds the entry of this rank (from 1), its rank there, and how many it holds.
+
+    Sites with few of the ``held`` entries do not count them: the rank is then that of the same share of the others, and where
+    nothing is counted the part in the middle is taken.
+    """
+    below, rows = np.cumsum(counts, axis=1), np.arange(len(counts))
+    told = below[:, -1]
+    wanted = np.where(told < held, -(-wanted * told // np.maximum(held, 1)), wanted)
+    part = np.minimum((below < wanted[:, None]).sum(axis=1), counts.shape[1] - 1)
+    part = np.where(told > 0, part, counts.shape[1] // 2)
+    before = np.where(part > 0, below[rows, part - 1], 0)
+    return part, wanted - before, counts[rows, part]
+
+
+def shift_of(step: int, digits: int = DIGITS) -> np.uint64:
+    """How many binary digits come after those that are known once this step is done."""
+    return np.uint64(64 - digits * (step + 1))
+
+
+def keys_of(x: Array) -> NDArray[np.uint64]:
+    """Whole numbers in the order of the floating-point numbers."""
+    bits = np.ascontiguousarray(x).view(np.uint64)
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
+
+
+def values_of(prefix: NDArray[np.uint64], rounds: int) -> Array:
+    """The number in the middle of those that begin with this prefix; exactly zero if zero is among them."""
+    rest = np.uint64(64 - DIGITS * rounds)
+    low = prefix << rest
+    middle = low + (np.uint64(1) << (rest - np.uint64(1)))
+    values = numbers_of(middle)
+    return np.where((low == SIGN) | (low + ((np.uint64(1) << rest) - np.uint64(1)) == SIGN - np.uint64(1)), 0.0, values)
+
+
+def numbers_of(keys: NDArray[np.uint64]) -> Array:
+    """Inverse of :func:`keys_of`.
+
+    >>> numbers_of(keys_of(np.array([-2.5, 0.0, 3.0]))).tolist()
+    [-2.5, 0.0, 3.0]
+    """
+    return np.where(keys & SIGN, keys ^ SIGN, ~keys).view(np.float64)

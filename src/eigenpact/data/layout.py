@@ -1,0 +1,218 @@
+"""Which columns of a table are features, row names and texts: by the file's header and by its description."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .description import Description
+from .findings import Finding, did_you_mean
+
+LIKELY_MISSING = (
+    "?",
+    ".",
+    "-",
+    "--",
+    "none",
+    "missing",
+    "unknown",
+    "n.a.",
+    "nd",
+    "*",
+    "#value!",
+    "#div/0!",
+    "nil",
+    "\\n",
+    "k.a.",
+)
+"""Cells that often stand for a missing number, but may mean something else; small letters."""
+
+ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where what is in a table.
+
+    Attributes
+    ----------
+    n_cells : int
+        Columns of the file.
+    header : tuple of str (length n_cells), or None
+        The file's own names of columns.
+    features : tuple of int
+        Columns that are features, in their order.
+    names : tuple of str (as many), or None
+    ids : int or None
+        The column of row names.
+    known_ids : bool
+        Whether somebody said that it holds names; otherwise every one must look like text.
+    texts : dict of str to int
+    skip : int
+        Lines before the data.
+    description : Description
+    """
+
+    n_cells: int
+    header: tuple[str, ...] | None
+    features: tuple[int, ...]
+    names: tuple[str, ...] | None
+    ids: int | None = None
+    known_ids: bool = False
+    texts: dict[str, int] = field(default_factory=dict)
+    skip: int = 0
+    description: Description = field(default_factory=Description)
+
+    def name(self, column: int) -> str | None:
+        """The file's own name of a column."""
+        return None if self.header is None else self.header[column]
+
+    @cached_property
+    def marks(self) -> dict[int, frozenset[str]]:
+        """Column -> texts that stand for missing numbers in it alone."""
+        own = self.description.missing_in
+        at = dict(zip(self.names or (), self.features, strict=self.names is not None))
+        return {at[name]: frozenset(mark.strip().lower() for mark in marks) for name, marks in own.items() if name in at}
+
+    def finish(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place."""
+        said = self.description
+        for code in _numbers(said.missing):
+            X[code == X] = np.nan
+        for j, name in enumerate(self.names or ()):
+            for code in _numbers(said.missing_in.get(name, ())):
+                X[X[:, j] == code, j] = np.nan
+            factor = said.units[name][1] if name in said.units else 1.0
+            if factor != 1.0:
+                X[:, j] *= factor
+        return X
+
+
+def _numbers(marks: Sequence[str]) -> list[float]:
+    found = []
+    for mark in marks:
+        try:
+            found.append(float(mark))
+        except ValueError:
+            continue
+    return found
+
+
+def arrange(
+    header: Sequence[str], description: Description, ids: int | None, known_ids: bool, problems: list[Finding], **more: Any
+) -> Layout:
+    """The layout of a table whose columns have names; ``ids`` is the column that looks like one of row names."""
+    own = tuple(header)
+    agreed = [description.rename.get(name, name) for name in own]
+    where = {name: j for j, name in enumerate(agreed)}
+    _check_names(own, agreed, description, problems, more.get("line", 1))
+    more.pop("line", None)
+    text_names = dict.fromkeys((*description.categorical, *description.labels))
+    if description.id is not None:
+        ids, known_ids = where.get(description.id), True
+    elif ids is not None and (agreed[ids] in text_names or agreed[ids] in (*description.drop, *(description.columns or ()))):
+        ids, known_ids = None, False
+    texts = {name: where[name] for name in text_names if name in where}
+    left_out = {*text_names, *description.drop, *(() if ids is None else (agreed[ids],))}
+    if description.columns is not None:
+        features = tuple(where[name] for name in description.columns if name in where and name not in texts)
+    else:
+        features = tuple(j for j, name in enumerate(agreed) if j != ids and name not in left_out)
+    names = tuple(agreed[j] for j in features)
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        problems.append(Finding(f"repeated column names {repeated[:5]}; rename the columns apart"))
+    return Layout(len(own), own, features, names, ids, known_ids, texts, description=description, **more)
+
+
+def _check_names(own: Sequence[str], agreed: Sequence[str], said: Description, problems: list[Finding], line: int | None) -> None:
+    """Every column that a description names must be there."""
+    for name in said.rename:
+        if name not in own:
+            problems.append(Finding(f"rename names {name!r}, which is no column of the file{did_you_mean(name, own)}", line))
+    keys: dict[str, Sequence[str]] = {
+        "columns": said.columns or (),
+        "drop": said.drop,
+        "id": () if said.id is None else (said.id,),
+        "units": tuple(said.units),
+        "missing": tuple(said.missing_in),
+        "categorical": said.categorical,
+        "labels": said.labels,
+    }
+    for key, names in keys.items():
+        for name in names:
+            if name not in agreed:
+                hint = did_you_mean(name, agreed)
+                told = f"the description's {key} names {name!r}, which is no column{hint}; columns are {_few(agreed)}"
+                problems.append(Finding(told, line))
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def read_layout(
+    lines: list[tuple[int, list[str]]],
+    number: Callable[[str], float | None],
+    separator: str,
+    description: Description,
+    problems: list[Finding],
+) -> Layout:
+    """The layout of a text table by its first two lines, (line, cells) each."""
+    line, first = lines[0]
+    if not (_is_header(first, number) if description.header is None else description.header):
+        return _without_header(line, first, description, problems)
+    names = [cell.strip() for cell in first]
+    if len(lines) < 2:
+        problems.append(Finding("a header and no rows; give at least one row of numbers", line))
+        return arrange(names, description, None, False, problems, skip=line, line=line)
+    head = names[0]
+    hint = "if the first column holds row ids, begin the file with a header line whose first cell is 'id'"
+    if description.header is None and _is_doubtful(first, number):
+        told = f"{first[:4]!r} is neither a row of numbers nor a header with distinct names; {hint}, or say header = true"
+        problems.append(Finding(f"{told} in its description", line))
+    known = head.lower() in ID_HEADERS
+    has_ids = known or (number(lines[1][1][0]) is None and not _is_broken_number(lines[1][1][0]))
+    before = len(problems)
+    layout = arrange(names, description, 0 if has_ids else None, known, problems, skip=line, line=line)
+    if not layout.features and len(problems) == before:
+        problems.append(Finding(f"no column is left as a feature; is the separator really {separator!r}?", line))
+    return layout
+
+
+def _without_header(line: int, first: list[str], said: Description, problems: list[Finding]) -> Layout:
+    n = len(first)
+    if said.columns is not None and len(said.columns) == n:
+        return arrange(said.columns, said, None, False, problems, line=line)
+    named = [key for key in ("columns", "drop", "rename", "id", "units", "missing_in", "categorical", "labels")
+             if getattr(said, key)]  # fmt: skip
+    if named:
+        told = f"it has no header, so that its {n} columns have no names; name all of them in its description: columns = [...]"
+        problems.append(Finding(told, line))
+    return Layout(n, None, tuple(range(n)), None, description=said)
+
+
+def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
+    """A row with a cell that is no number, or the ',0,1,2' that pandas writes above unnamed columns."""
+    if any(number(cell) is None for cell in first):
+        return True
+    return not first[0].strip() and [cell.strip() for cell in first[1:]] == [str(j) for j in range(len(first) - 1)] != []
+
+
+def _is_broken_number(cell: str) -> bool:
+    """Whether a cell is no number, but hardly a name either: it has a comma too much, or is a mark of missing numbers."""
+    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-]", cell.strip())
+
+
+def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:
+    """Whether a header may be a row: it has a mark of missing numbers, or numbers that are not whole, or not distinct."""
+    numbers = [cell.strip() for cell in first if np.isfinite(number(cell) or np.nan) or number(cell) == 0]
+    odd = [cell for cell in numbers if not cell.isdecimal()]
+    return bool(odd) or len(set(numbers)) < len(numbers) or any(cell.strip() in LIKELY_MISSING for cell in first)

@@ -1,0 +1,63 @@
+"""What a description asks for, done to a table whose reader knows nothing of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ..errors import InputError
+from ..numerics.sources import ChangedRows, RowSource
+from .description import Description
+from .findings import Finding, raise_problems
+from .layout import Layout, arrange
+from .table import Table
+
+
+def select(file: Path, table: Table, description: Description) -> Table:
+    """Choose and rename columns, take row names and texts out of them, mark missing numbers and change units."""
+    said = replace(description, dataset=None, decimal=None, separator=None, encoding=None, header=None)
+    if said.is_empty:
+        return table
+    problems: list[Finding] = []
+    names = table.feature_names if table.feature_names is not None else said.columns
+    if names is None or len(names) != table.X.shape[1]:
+        raise InputError(
+            f"{file}: its {table.X.shape[1]} columns have no names; name all of them in its description: columns = [...]"
+        )
+    layout = arrange(names, said, None, False, problems, line=None)
+    raise_problems(file, problems)
+    if table.variants is not None and (said.units or said.missing or said.missing_in or layout.texts or said.id):
+        raise InputError(f"{file} holds genotypes, of which a description can choose columns alone: columns, drop, rename")
+    X = table.X if layout.features == tuple(range(len(names))) else table.X[:, list(layout.features)]
+    texts = {name: _texts(table.X, column) for name, column in layout.texts.items()}
+    ids = table.row_ids if layout.ids is None else _texts(table.X, layout.ids)
+    variants = table.variants
+    if variants is not None:
+        at = list(layout.features)
+        chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "ids", "counted", "other")}
+        variants = replace(variants, position=variants.position[at], **chosen)
+    changed = X if variants is not None else _changed(file, X, layout)
+    return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
+
+
+def _changed(file: Path, X: Any, layout: Layout) -> Any:
+    said = layout.description
+    if not (said.units or said.missing or said.missing_in):
+        return X
+    if isinstance(X, RowSource) and not X.sparse:
+        return ChangedRows(X, layout.finish)
+    if not isinstance(X, np.ndarray):
+        raise InputError(f"{file} is sparse; units and missing marks of a description are for dense tables")
+    return layout.finish(np.array(X, dtype=np.float64))
+
+
+def _texts(X: Any, column: int) -> tuple[str, ...]:
+    """A column of numbers as texts: 1.0 is '1'."""
+    numbers = X[:, [column]]
+    numbers = numbers[:] if isinstance(numbers, RowSource) else numbers
+    dense = numbers.toarray() if sparse.issparse(numbers) else np.asarray(numbers)
+    return tuple(f"{value:.17g}" if np.isfinite(value) else "" for value in dense.ravel().tolist())

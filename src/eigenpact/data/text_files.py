@@ -1,0 +1,107 @@
+"""Read text tables: .csv, .tsv and .txt, also compressed, block by block."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from ..errors import FileError, InputError
+from .description import Description
+from .findings import SHOWN, Finding, raise_problems
+from .layout import Layout, read_layout
+from .spool import GatheredRows, GatheredTexts
+from .table import Table, reads
+from .text_blocks import BlockReader, Part
+from .text_bytes import Block, blocks
+from .text_form import Found, find_form
+
+ENDINGS = tuple(f"{kind}{packed}" for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
+
+WORKERS = 4
+"""Blocks that are parsed at once, on as many cores as there are."""
+
+AFTER = 1 << 26
+"""So many bytes are still looked at for more problems, once one was found."""
+
+
+@reads(*ENDINGS, described=True)
+def read_text(path: Path, description: Description, memory: int | None) -> Table:
+    """Read a text table; all problems are told at once."""
+    try:
+        found = find_form(path, description)
+        problems = list(found.problems)
+        layout = find_layout(path, found, description, problems)
+        ambiguous = [problem for problem in problems if "not UTF-8" not in problem.text]
+        if ambiguous or not layout.features:  # cells could not be judged
+            raise_problems(path, problems)
+        table = _gather(path, BlockReader(found.form, layout), memory, problems)
+    except UnicodeDecodeError as error:
+        told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
+        raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
+    except csv.Error as error:
+        raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
+    notes = [note.told() for note in found.notes]
+    if layout.ids is not None and not layout.known_ids:
+        told = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
+        notes.append(told.told())
+    return replace(table, notes=tuple(notes))
+
+
+def find_layout(path: Path, found: Found, description: Description, problems: list[Finding]) -> Layout:
+    """Where what is in the file, by its first lines."""
+    lines = list(islice(found.form.rows(found.text), 2))
+    if not lines:
+        raise FileError(f"{path} is empty; give a table with at least one row")
+    return read_layout(lines, found.form.number, found.form.separator, description, problems)
+
+
+def _gather(path: Path, reader: BlockReader, memory: int | None, problems: list[Finding]) -> Table:
+    """Read all blocks; ``problems`` were found before."""
+    layout = reader.layout
+    rows = GatheredRows(len(layout.features), None if memory is None else memory // 2)
+    ids, texts = GatheredTexts(), {name: GatheredTexts() for name in layout.texts}
+    after, wrong = 0, dict[tuple[int, str], Finding]()
+    for block, part in in_parallel(reader.read, blocks(path, reader.form.encoding)):
+        wrong = {**part.problems, **wrong}
+        if wrong or problems:
+            after += len(block.data)
+            if len(wrong) > SHOWN or after > AFTER:
+                break
+            continue
+        rows.expected = rows.expected or _expected(path, block, len(part.X))
+        rows.add(part.X)
+        ids.add(part.ids, spill=rows.spooled)
+        for name, found in part.texts.items():
+            texts[name].add(found, spill=rows.spooled)
+    raise_problems(path, [*problems, *sorted(wrong.values(), key=lambda finding: (finding.line or 0, finding.column or 0))])
+    named = None if layout.ids is None else ids.texts()
+    return Table(rows.rows(), layout.names, named, texts={name: found.texts() for name, found in texts.items()})
+
+
+def in_parallel(read: Callable[[Block], Part], found: Iterable[Block]) -> Iterator[tuple[Block, Part]]:
+    """Blocks and what is read from them, in their order; few are read ahead, at most ``WORKERS`` at once."""
+    with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+        waiting: deque[tuple[Block, Future[Part]]] = deque()
+        try:
+            for block in found:
+                waiting.append((block, pool.submit(read, block)))
+                if len(waiting) > WORKERS:
+                    block, part = waiting.popleft()
+                    yield block, part.result()
+            while waiting:
+                block, part = waiting.popleft()
+                yield block, part.result()
+        finally:
+            for _, part in waiting:
+                part.cancel()
+
+
+def _expected(path: Path, block: Block, rows: int) -> int:
+    """About how many rows the file has, to judge by its first block."""
+    return int(1.02 * rows * os.path.getsize(path) / max(1, len(block.data))) + 1

@@ -1,0 +1,44 @@
+"""Rows a few at a time, as they are or with their holes marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from .linalg import Array
+from .rows import slices
+from .sources import RowSource, pieces
+
+Mask = NDArray[np.bool_]
+
+
+def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[slice, Array, Mask | None]]:
+    """The rows (X - centre) / scale a few at a time: which rows, M (n x d) in float64, and where it is observed.
+
+    X is anything with a shape whose slices are arrays or sparse matrices: an array, a memory map, a zarr array.  A missing entry
+    (NaN) is 0 in M; None instead of a mask says that nothing is missing.
+    """
+    for where in slices(int(X.shape[0]), int(X.shape[1])):
+        part = X[where]
+        M = np.array(part.toarray() if scipy.sparse.issparse(part) else part, dtype=np.float64, order="C")
+        if centre is not None:
+            M -= centre
+        if scale is not None:
+            M /= scale
+        observed: Mask | None = None
+        if np.isnan(M.sum()):
+            observed = ~np.isnan(M)
+            M[~observed] = 0.0
+        yield where, M, observed
+
+
+def some_rows(X: Any) -> Iterator[Any]:
+    """All rows of X (n x d: an array, a sparse matrix or a source), a few at a time, as they are."""
+    n, d = (int(size) for size in X.shape)
+    step = next(slices(n, d), slice(0, 1)).stop
+    for piece in (piece for _, piece in pieces(X, step)) if isinstance(X, RowSource) else (X,):
+        yield from (piece[where] for where in slices(int(piece.shape[0]), d))
