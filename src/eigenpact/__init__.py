@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
     from .report.auditing import audit
+    from .report.suggesting import suggest_components
     from .runtime import Secured
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "prepare",
     "save_model",
     "solvers",
+    "suggest_components",
 ]
 
 
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(f"{__name__}.runtime").Secured
     elif name == "audit":
         found = import_module(f"{__name__}.report.auditing").audit
+    elif name == "suggest_components":
+        found = import_module(f"{__name__}.report.suggesting").suggest_components
     else:
         found = getattr(import_module(f"{__name__}.estimators"), name)
     globals()[name] = found

@@ -126,6 +126,8 @@ def fitted(name: str) -> Any:
     estimator = estimator_of(SOLVERS[name])
     if estimator == "FederatedPCA":
         return ep.FederatedPCA(2, solver=name, random_state=0).fit(sites)
+    if estimator == "FederatedPCA(missing='em')":
+        return ep.FederatedPCA(2, missing="em", random_state=0).fit(sites)
     if estimator == "PersonalizedPCA":
         share = None if name == "pooled" else 0.2
         return ep.PersonalizedPCA(2, 2, solver=name, validation_fraction=share, random_state=0, tol=1e-3).fit(sites)

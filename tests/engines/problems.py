@@ -35,6 +35,8 @@ SOLVERS |= {  # those with "-proxy" need the coordinator's own site
     "davidson-proxy": (ep.solvers.Davidson(proxy=OWN), {}),
     "shift-invert-proxy": (ep.solvers.ShiftInvert(proxy=OWN), {"tol": 1e-2}),
     "one-shot": (ep.solvers.OneShot(merge="sign"), {}),
+    "missing-em": ("auto", {"missing": "em"}),
+    "missing-mean": ("gram", {"missing": "mean"}),
 }
 """Every solver of FederatedPCA that there is, and variants."""
 

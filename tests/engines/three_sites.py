@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eigenpact.estimators.plans import functions_of
+from eigenpact.algorithms.missing.mean import MeanFill
+from eigenpact.estimators.plans import functions_of, functions_to_prepare
 from eigenpact.estimators.registry import solvers_for
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
@@ -12,11 +13,13 @@ from tests.engines.problems import problem_sites
 NAMES = ("accra", "lima", "quito")
 """Three sites; the programs of the conformance suite name two of them."""
 
-ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA"))
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "FederatedPCA(missing='em')", "PersonalizedPCA", "RobustPCA"))
+
+FUNCTIONS = {*functions_to_prepare([MeanFill()]), *(name for solver in ALL_SOLVERS for name in functions_of(solver))}
 
 OPEN_POLICY = {
     "solvers": [*ALL_SOLVERS, "programs"],
-    "functions": sorted({*conformance.PLAN.functions, *(name for solver in ALL_SOLVERS for name in functions_of(solver))}),
+    "functions": sorted({*conformance.PLAN.functions, *FUNCTIONS}),
     "modules": ["tests.engines.functions"],
     "min_rows": 1,
     "exact_replies": True,
@@ -35,7 +38,5 @@ def three_sites() -> dict[str, Any]:
     return {name: sites[name] for name in NAMES}
 
 
-SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {
-    "functions": sorted({name for solver in ALL_SOLVERS for name in functions_of(solver)})
-}
+SOLVERS_POLICY = {key: value for key, value in OPEN_POLICY.items() if key != "modules"} | {"functions": sorted(FUNCTIONS)}
 """The same for solvers alone, without modules of the tests' own: those take seconds to import."""

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 
 from .graph.network import GraphSolution
 from .method import FamilyName, Part
+from .missing.em import LikelySolution
+from .missing.mean import MEAN_FILL
+from .missing.observed import OBSERVED
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.batch_adjust import BatchAdjust
 from .prepare.genotypes import GenotypeScale
 from .prepare.highly_variable import HighlyVariable
 from .prepare.log_normalize import LogNormalize
@@ -55,7 +59,9 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARING = (BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+PREPARERS = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize, BatchAdjust)
+
+PREPARING = (MEAN_FILL, BEFORE, *(preparer.part for preparer in PREPARERS))
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))
@@ -66,5 +72,6 @@ FAMILIES: dict[FamilyName, Family] = {
     "personalized": Family("PersonalizedPCA", Solution, (SETUP, PARTS), {"distpca": MERGED_START, "covariance": MERGED_START}),
     "robust": Family("RobustPCA", RobustSolution, (AGREEMENT,), on_request=(SHARES,)),
     "graph": Family("GraphKernelPCA", GraphSolution),
+    "missing": Family("FederatedPCA(missing='em')", LikelySolution, (OBSERVED,), on_request=(RARE,)),
     "private": Family("PrivatePCA", Solution, (MOMENTS,)),
 }

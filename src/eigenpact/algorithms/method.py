@@ -26,7 +26,7 @@ from ..runtime import Collective, LocalFunction
 
 Solver = TypeVar("Solver", bound=type)
 
-FamilyName = Literal["consensus", "statistical", "personalized", "robust", "graph", "private"]
+FamilyName = Literal["consensus", "statistical", "personalized", "robust", "graph", "missing", "private"]
 
 Role = Literal["choice", "exact", "estimate", "baseline"]
 """A solver chooses among others; or gives the answer to any accuracy; or an estimate; or is there to be compared with."""
@@ -97,7 +97,7 @@ def method(
 
     Parameters
     ----------
-    family : "consensus", "statistical", "personalized", "robust", "graph" or "private"
+    family : "consensus", "statistical", "personalized", "robust", "graph", "missing" or "private"
         What it solves, and so which estimator takes it, what ``fit`` is given and what it returns.
     uses : collective -> local functions
         What it calls itself, beyond the family's set-up.

@@ -60,11 +60,11 @@ def second_moments_by_feature(site: Site) -> Reply:
 
 
 def _reply(sums: Array, squares: Array, own: Array, within: Array, grain: float) -> Reply:
-    sent = _with_place(sums), _with_place(squares), coarse(float(within.sum())), np.float64(grain**2)
+    sent = with_place(sums), with_place(squares), coarse(float(within.sum())), np.float64(grain**2)
     return Reply(sent, {"own": own, "within": within})
 
 
-def _with_place(pairs: Array) -> Array:
+def with_place(pairs: Array) -> Array:
     """Pairs whose second number has a place in secured sums, or is 0: what is lost then is far below the first."""
     return np.stack([pairs[..., 0], np.where(np.abs(pairs[..., 1]) < LEAST, 0.0, pairs[..., 1])], axis=-1)
 

@@ -159,8 +159,8 @@ class Problem:
     max_rounds: int = 3000
     seed: int = 0
     min_nonzero: int = 0
-    secured: bool = False
     prepare: tuple[Preparer, ...] = ()
+    secured: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,14 @@ class Scale(StrEnum):
     pooled = "pooled"
 
 
+class Missing(StrEnum):
+    """What is done where entries are missing."""
+
+    refuse = "refuse"
+    mean = "mean"
+    em = "em"
+
+
 Files = Annotated[list[str], typer.Argument()]
 CenterOption = Annotated[Center, typer.Option(help="Subtract the pooled mean, each site's own, or nothing.")]
 ScaleOption = Annotated[Scale, typer.Option(help="Divide by the pooled standard deviations, or not.")]
@@ -34,6 +42,10 @@ Prepare = Annotated[
         help="What sites agree on and do to their rows first, as log-normalize, hvg:2000, scale, genotypes or "
         "residualize:age,sex; may be given several times, in order.",
     ),
+]
+MissingOption = Annotated[
+    Missing,
+    typer.Option(help="Missing entries: refuse them, fill them with pooled means, or fit the most likely components (em)."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
@@ -48,11 +60,17 @@ Memory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
 ]
+Describe = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
 Data = Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")]
-Scores = Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")]
+Scores = Annotated[
+    Path, typer.Option("-o", "--output", help="Scores: .csv, .parquet, .h5ad (as scanpy), .eigenvec (as PLINK) or .npy.")
+]
 
 
 def preprocessing(center: str, scale: str) -> dict[str, Any]:

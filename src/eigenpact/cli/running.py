@@ -38,9 +38,10 @@ class Settings:
     secure: bool = False
     go_on_without: int = 0
     prepare: tuple[str, ...] | list[str] = ()
+    missing: str = "refuse"
 
-    def estimator(self, **parameters: Any) -> FederatedPCA:
-        """The estimator; ``parameters`` go before what the settings say."""
+    def estimator(self, features: Any = None, **parameters: Any) -> FederatedPCA:
+        """The estimator; ``parameters`` go before what the settings say, ``features`` are the columns, once they are known."""
         said: dict[str, Any] = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
         if self.go_on_without and not self.secure:
             raise InputError("--go-on-without is for --secure; runs with plain sums go on as --min-sites says")
@@ -48,8 +49,10 @@ class Settings:
             raise InputError(f"--go-on-without {self.go_on_without} must be a whole number >= 0")
         said["secure"] = Secured(self.go_on_without) if self.secure else False
         said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
+        said["missing"] = str(self.missing)
         chosen = said | preprocessing(self.center, self.scale) | parameters
-        return FederatedPCA(parse_components(self.components), **chosen)
+        pca = FederatedPCA(parse_components(self.components), **chosen)
+        return pca if features is None else pca.set_params(prepare=pca.preparers(features))
 
     def check_output(self) -> None:
         """Refuse a folder that the model cannot be written to."""

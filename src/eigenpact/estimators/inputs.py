@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import array_api_compat
@@ -75,12 +76,12 @@ def _some_rows(X: Any, index: NDArray[np.intp]) -> Any:
     return SomeRows(X, index) if isinstance(X, RowSource) else X[index]
 
 
-def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str, Any] | None:
+def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None, *, gaps: bool = False) -> dict[str, Any] | None:
     """Sites that the engine makes of X itself, checked where the rows are; None if X is ordinary data.
 
     Sets ``n_features_in_`` and feature names on the estimator.
     """
-    parts = engine.adopt(X, check_rows) if isinstance(engine, Adopter) else None
+    parts = engine.adopt(X, partial(check_rows, gaps=gaps)) if isinstance(engine, Adopter) else None
     if parts is None:
         return None
     if sites is not None:
@@ -94,9 +95,9 @@ def adopt(estimator: Any, engine: Engine, X: Any, sites: Any = None) -> dict[str
     return dict(parts)
 
 
-def check_rows(name: str, table: Any) -> Any:
-    """Rows (n, d) of a site's table, numbers and finite; an engine calls this where the table is."""
-    return _checked(None, name, table, alone=False)
+def check_rows(name: str, table: Any, *, gaps: bool = False) -> Any:
+    """Rows (n, d) of a site's table, numbers and finite, or missing with ``gaps``; an engine calls this where the table is."""
+    return _checked(None, name, table, alone=False, gaps=gaps)
 
 
 def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.goal import EXACT_ANGLE
+from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.batch_adjust import own_step
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
@@ -26,15 +29,24 @@ from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
+from .missing import (
+    Missing,
+    check_likely,
+    check_whole_if_sparse,
+    feature_names,
+    likelihoods,
+    likely_program,
+    likely_solver,
+    noise_of,
+)
 from .plans import parts_to_prepare, plan_of
 from .projection import Projecting
 from .results import UNSEEN, Result, precision
-from .securing import as_secured
 
 DWARFS = 0.999
 """Share of the variance from which on one feature is said to dwarf the others."""
 
-FILLING = frozenset({"fill", "genotypes"})
+FILLING = frozenset({"fill", "expect", "genotypes"})
 """Kinds of steps after which no entry is missing."""
 
 WORTH_TELLING = 2.0
@@ -98,12 +110,18 @@ class FederatedPCA(Projecting, PooledEstimator):
         rows in them.  The result is the PCA of the other features, with zeros at those; None keeps all.
     prepare : sequence of preparers
         What sites agree on and do to their rows first, in this order, such as ``ep.prepare.LogNormalize()``.
+    missing : "refuse", "mean" or "em"
+        What to do where entries are missing (NaN): refuse them; fill them with pooled means, before all else; or find the
+        components that make the entries that are there most likely, each site filling its own holes (``ep.solvers.EM``).  With
+        "em", ``n_components`` is a number below that of the features, ``center`` not "site", and ``prepare`` empty.
 
     Attributes
     ----------
     components_ : (k, n_features) array
         Orthonormal rows; in each, the entry of largest magnitude is positive.
     explained_variance_, explained_variance_ratio_, singular_values_ : (k,) arrays
+        With ``missing="em"`` those of the model, n / (n - 1) times its variances, so that they are those of PCA where nothing
+        is missing; the ratio is to the model's total variance, with that of the noise.
     mean_, scale_ : (n_features,) arrays
         What ``transform`` subtracts and divides by (zeros for ``center=False``, ones for ``scale=None``).
     noise_variance_ : float
@@ -116,10 +134,9 @@ class FederatedPCA(Projecting, PooledEstimator):
     angle_estimate_ : float or None
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
-        Share of the pooled variance, before features are scaled, that lies between site means; "pooled" and "site" centring
-        differ by it.  Where sums are secured, to about a quarter of a percent.
+        Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
     between_site_share_before_ : float or None
-        The same of the rows before ``prepare``; None where nothing was prepared, and where sums are secured.
+        The same of the rows before ``prepare``; None where nothing was prepared.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.
@@ -148,8 +165,8 @@ class FederatedPCA(Projecting, PooledEstimator):
 
     @property
     def takes_gaps(self) -> bool:
-        """Whether NaN stands for a missing entry, which preparation fills."""
-        return any(getattr(preparer, "fills", False) for preparer in self.prepare)
+        """Whether NaN stands for a missing entry, which preparation fills, or the model."""
+        return self.missing != "refuse" or any(getattr(preparer, "fills", False) for preparer in self.prepare)
 
     def __init__(
         self,
@@ -167,6 +184,7 @@ class FederatedPCA(Projecting, PooledEstimator):
         secure: bool | Secured = False,
         min_nonzero: int | None = None,
         prepare: Sequence[Preparer] = (),
+        missing: Missing = "refuse",
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -181,26 +199,40 @@ class FederatedPCA(Projecting, PooledEstimator):
         self.secure = secure
         self.min_nonzero = min_nonzero
         self.prepare = prepare
+        self.missing = missing
 
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_n_components(self.n_components, rows, features)
 
+    def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
+        if self._takes_gaps:
+            check_whole_if_sparse(held)
+        return held
+
     def _find_algorithm(self, engine: Engine) -> Algorithm:
-        return find_joint_solver(self.solver, engine)
+        return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
-        also = [*([RARE] if least else []), *parts_to_prepare(self.prepare, secured=as_secured(self.secure) is not None)]
+        filling = [MeanFill()] if self.missing == "mean" else []
+        also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
+
+    def _tells_site_means(self) -> bool:
+        own = (function for preparer in self.prepare for function in preparer.part.functions)
+        return super()._tells_site_means() or any(function.site_means for function in own)
 
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
-        problem = replace(
-            asked, min_nonzero=self.min_nonzero or 0, prepare=self.preparers(getattr(self, "feature_names_in_", None))
-        )
+        names = feature_names(self)
+        filling = [MeanFill(names)] if self.missing == "mean" else []
+        prepare = (*filling, *self.preparers(names or None))
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare)
+        if self.missing == "em":
+            return likely_program(algorithm, problem, names)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -220,6 +252,9 @@ class FederatedPCA(Projecting, PooledEstimator):
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
+        self._check_choice("missing", "refuse", "mean", "em")
+        if self.missing == "em":
+            check_likely(self.center, self.prepare, self.solver)
         if self.min_nonzero is not None:
             self._check_limit("min_nonzero", self.min_nonzero)
         strange = [what for what in self.prepare if not isinstance(what, Preparer)]
@@ -257,7 +292,7 @@ class FederatedPCA(Projecting, PooledEstimator):
             explained_variance=(eigenvalues / (n - 1)).astype(dtype),
             explained_variance_ratio=ratios,
             singular_values=np.sqrt(eigenvalues).astype(dtype),
-            noise_variance=rest / (largest - k) if k < largest else 0.0,
+            noise_variance=noise_of(setup, solution, rest / (largest - k) if k < largest else 0.0),
             dropped_features=setup.dropped,
             preparation=setup.preparation,
             between_site_share=setup.between_share,
@@ -297,21 +332,55 @@ class FederatedPCA(Projecting, PooledEstimator):
     # -- using ----------------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components."""
+        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components.
+
+        Missing entries (NaN) are filled as ``missing`` says: with the agreed means, or with what the model expects of them, given
+        the other entries of their row.
+        """
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
+
+    def for_site(self, rows: Any) -> Self:
+        """The model as it is for one site, from its ``rows`` that were fitted; needed where sites were adjusted as batches.
+
+        The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
+        """
+        check_is_fitted(self)
+        steps: list[Step] = []
+        X = self._checked_rows(rows)
+        for step in self.preparation_:
+            own = own_step(X, step.arrays) if step.kind == "batch" else step
+            X, steps = own.apply(X), [*steps, own]
+        model = copy(self)
+        model.preparation_ = tuple(steps)
+        return model
 
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
-        holes = "allow-nan" if any(step.kind in FILLING for step in self.preparation_) else True
-        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=holes)
-        X = with_zeros(X, np.array(self.dropped_features_, dtype=int))
-        X = prepared(X, self.preparation_)
+        X = prepared(self._checked_rows(X), self.preparation_)
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
 
+    @property
+    def fills_holes(self) -> bool:
+        """Whether the fitted model takes new rows with missing entries (NaN)."""
+        return any(step.kind in FILLING for step in self.preparation_)
+
+    def _checked_rows(self, X: Any) -> Any:
+        """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
+        finite = "allow-nan" if self.fills_holes else True
+        X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
+        check_whole_if_sparse({"X": X})
+        return with_zeros(X, np.array(self.dropped_features_, dtype=int))
+
     def score_samples(self, X: Any) -> Any:
-        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999)."""
+        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).
+
+        With ``missing="em"`` that of the entries that are there; with "mean", that of filled rows.
+        """
+        check_is_fitted(self)
+        if any(step.kind == "expect" for step in self.preparation_):
+            return likelihoods(self, self._checked_rows(X))
         rows = self._new_rows(X)
         variances = self.explained_variance_.astype(np.float64)
         empty = {*self.dropped_features_, *taken_out(self.preparation_)}

@@ -42,13 +42,10 @@ def functions_to_prepare(preparers: Iterable[Preparer]) -> tuple[str, ...]:
     return functions_in(parts_to_prepare(preparers))
 
 
-def parts_to_prepare(preparers: Iterable[Preparer], secured: bool = False) -> list[Part]:
-    """Parts of a run whose rows are prepared; none if there are no preparers.
-
-    Where sums are ``secured``, rows are not looked at before that: it would tell sites' means apart.
-    """
+def parts_to_prepare(preparers: Iterable[Preparer]) -> list[Part]:
+    """Parts of a run whose rows are prepared; none if there are no preparers."""
     own = [preparer.part for preparer in preparers]
-    return [*([] if secured else [BEFORE]), *own] if own else []
+    return [BEFORE, *own] if own else []
 
 
 def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .columns import with_zeros
+from .holes import filled
 from .kinds import kind
 from .linalg import Array
 
@@ -24,10 +25,30 @@ MOST_COPIES = 2.0
 """Of an allele, in one person."""
 
 
-@kind("fill", tells=lambda _: "missing entries filled in", values="d")
+@kind("fill", sparse=True, tells=lambda _: "missing entries filled in", values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
-    """Values (d,) where entries are missing (NaN)."""
+    """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
+    if scipy.sparse.issparse(X):
+        return X
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
+
+
+@kind(
+    "expect",
+    sparse=True,
+    tells=lambda a: f"missing entries filled in as {np.shape(a['W'])[1]} components and noise expect them",
+    W="d k",
+    mean="d",
+    scale="d",
+    noise="",
+)
+def expect(X: Any, arrays: Arrays) -> Any:
+    """Where entries are missing (NaN), what a low-rank model (``holes.py``) expects of them, given the others of their row."""
+    if scipy.sparse.issparse(X) or not np.isnan(X).any():
+        return X
+    mean, scale = arrays["mean"], arrays["scale"]
+    whole = filled((X - mean) / scale, arrays["W"], float(arrays["noise"])) * scale + mean
+    return np.where(np.isnan(X), whole.astype(X.dtype), X)
 
 
 def row_totals(X: Any) -> Array:
@@ -126,7 +147,8 @@ def check_genotypes(X: Any) -> None:
 
 def _residualize_told(arrays: Arrays) -> str:
     unused = arrays["columns"][~np.any(arrays["coefficients"], axis=1)]
-    told = f"{len(arrays['columns'])} covariates regressed out"
+    n = len(arrays["columns"])
+    told = f"{n} covariate{'' if n == 1 else 's'} regressed out"
     return told + (f"; column {', '.join(map(str, unused))} tells nothing beyond the others" if len(unused) else "")
 
 
@@ -144,6 +166,32 @@ def residualize(X: Any, arrays: Arrays) -> Any:
         Y -= (np.asarray(X[:, int(column)], dtype=np.float64) - centre)[:, None] * slopes
     Y[:, np.asarray(arrays["columns"], dtype=np.intp)] = 0.0
     return _like(X, Y)
+
+
+@kind(
+    "batch",
+    tells=lambda _: "sites adjusted as batches",
+    centre="d",
+    scale="d",
+    shrink="",
+    shift="d",
+    spread="d",
+    own="",
+)
+def batch(X: Any, arrays: Arrays) -> Any:
+    """centre + scale ((x - centre) / scale - shift) / spread; a column of scale 0 stays as it is.
+
+    Shift and spread are a site's own: where they are not known, nothing is done.
+    """
+    if not arrays["own"]:
+        raise InputError(
+            "rows are adjusted by what their site finds of its own rows, which is not in the model: use "
+            "pca.for_site(rows).transform(X), with the site's rows that were fitted"
+        )
+    varies = arrays["scale"] > 0
+    unit = np.where(varies, arrays["scale"], 1.0)
+    Y = ((np.asarray(X, dtype=np.float64) - arrays["centre"]) / unit - arrays["shift"]) / arrays["spread"]
+    return _like(X, np.where(varies, arrays["centre"] + unit * Y, X))
 
 
 def _cut(x: Array, limit: float) -> Array:

@@ -14,9 +14,9 @@ from .sources import ChangedRows, RowSource, as_rows, pieces
 
 
 def columns_nonzero(X: Any) -> NDArray[np.int64]:
-    """How many entries of each column of X (n x d) are not zero (d,).
+    """How many entries of each column of X (n x d) are not zero (d,); one that is missing (NaN) is not counted.
 
-    >>> columns_nonzero(np.array([[0.0, 2.0], [0.0, -1.0]])).tolist()
+    >>> columns_nonzero(np.array([[0.0, 2.0], [0.0, -1.0], [np.nan, np.nan]])).tolist()
     [0, 2]
     """
     X = as_rows(X)
@@ -27,9 +27,9 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
         return found
     if scipy.sparse.issparse(X):
         X = add_duplicates(X.tocsr())
-        return np.bincount(X.indices[X.data != 0], minlength=X.shape[1]).astype(np.int64)
+        return np.bincount(X.indices[(X.data != 0) & (X.data == X.data)], minlength=X.shape[1]).astype(np.int64)
     xp = array_api_compat.array_namespace(X)
-    return np.asarray(_to_numpy(xp.sum(xp.astype(X != 0, xp.int64), axis=0)), dtype=np.int64)
+    return np.asarray(_to_numpy(xp.sum(xp.astype((X != 0) & (X == X), xp.int64), axis=0)), dtype=np.int64)
 
 
 def with_zeros(X: Any, columns: NDArray[Any]) -> Any:

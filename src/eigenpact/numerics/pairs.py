@@ -28,8 +28,8 @@ SPLITTER = 134217729.0
 """2^27 + 1."""
 
 
-def column_pairs(X: Any) -> tuple[Array, Array]:
-    """Sums of the columns of X (n x d), and of their squares, as pairs (d, 2).
+def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
+    """Sums of the columns of X (n x d), and of their squares, as pairs (d, 2); with ``holes``, NaN adds nothing.
 
     >>> sums, squares = column_pairs(np.array([[1e8, 1.0], [1.0, 1.0], [-1e8, 1.0]]))
     >>> sums.tolist(), squares[0].tolist()
@@ -45,6 +45,7 @@ def column_pairs(X: Any) -> tuple[Array, Array]:
             some, step = _to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
             for begin in range(0, len(some), step):
                 part = some[begin : begin + step]
+                part = np.where(np.isnan(part), 0.0, part) if holes else part
                 first, second = _of_block(part, len(part), rows.d, None)
                 sums, squares = add(sums, first), add(squares, second)
     return sums, squares
@@ -90,7 +91,7 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded product, and what rounding left of it.
 
-    >>> two_product(np.array(1 + 2.0**-30), np.array(1 + 2.0**-30))[1] == 2.0**-60
+    >>> bool(two_product(np.array(1 + 2.0**-30), np.array(1 + 2.0**-30))[1] == 2.0**-60)
     True
     """
     product = a * b
@@ -121,8 +122,10 @@ def added_up(pairs: Array) -> Array:
     return add(total, pairs[0]) if len(pairs) else total
 
 
-def deviations(n: int, mean: Array, sums: Array, squares: Array) -> Array:
+def deviations(n: Any, mean: Array, sums: Array, squares: Array) -> Array:
     """Squared deviations about the mean (d,) that n rows have, from pairs of their sums and squares (d, 2); all of them for (2,).
+
+    n may differ by feature (d,).
 
     That is the sum of x^2 - 2 m x + m^2: of numbers that cancel, with twice the digits.
 
@@ -131,7 +134,7 @@ def deviations(n: int, mean: Array, sums: Array, squares: Array) -> Array:
     [2.0]
     """
     twice = _times(_times(sums, -2.0), mean)
-    own = _times(np.stack(two_product(mean, mean), axis=-1), float(n))
+    own = _times(np.stack(two_product(mean, mean), axis=-1), np.asarray(n, dtype=np.float64))
     shift = add(twice, own)
     found = add(squares, shift if squares.ndim > 1 else added_up(shift))
     return np.maximum(found[..., 0] + found[..., 1], 0.0)

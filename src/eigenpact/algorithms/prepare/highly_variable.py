@@ -54,7 +54,7 @@ def count_sums(site: Site) -> Any:
     return np.int64(site.X.shape[0]), int(site.X.shape[0]) * own_count_moments(site.X)[0]
 
 
-@local(takes={"mean": "d"}, sends={"squares": "d"}, bound="squares", means={"mean": "centre"}, setup=True, site_means=True)
+@local(takes={"mean": "d"}, sends={"squares": "d"}, bound="squares", means={"mean": "centre"}, setup=True)
 def count_squares(site: Site, mean: Array) -> Any:
     """By feature, squared deviations of exp(x) - 1 from the pooled mean, made about the site's own."""
     own, within = own_count_moments(site.X)

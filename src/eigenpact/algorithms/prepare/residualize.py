@@ -49,7 +49,6 @@ DEPENDENT = 1e-10
     sends={"zz": "c c", "zx": "c d", "zz_between": "c c", "zx_between": "c d"},
     means={"mean": "centre", "columns": "count"},
     setup=True,
-    site_means=True,
 )
 def covariate_products(site: Site, mean: Array, columns: Any) -> Any:
     """Products of the covariates with one another and with all columns: about the site's own means, and between sites."""

@@ -27,7 +27,20 @@ from ...storage import owner_only, parse_json, read_regular, write_private_json,
 from .. import running
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
-from ..options import Center, CenterOption, GoOnWithout, Prepare, Quiet, Scale, ScaleOption, Secure, Seed, Tol
+from ..options import (
+    Center,
+    CenterOption,
+    GoOnWithout,
+    Missing,
+    MissingOption,
+    Prepare,
+    Quiet,
+    Scale,
+    ScaleOption,
+    Secure,
+    Seed,
+    Tol,
+)  # fmt: skip
 from ..running import Settings
 from .site import become
 
@@ -100,6 +113,7 @@ def run(
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     prepare: Prepare = None,
+    missing: MissingOption = Missing.refuse,
     tol: Tol = None,
     max_rounds: Annotated[int, typer.Option(help="Stop after this many rounds.")] = 300,
     seed: Seed = 0,
@@ -134,11 +148,11 @@ def run(
         target = str(output.absolute())
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without, prepare=prepare or [],
+            secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
         )  # fmt: skip
-    pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
-    pca.set_params(prepare=pca.preparers(owned.federation.features))
-    find_joint_solver(asked.solver, pca.engine)
+    pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
+    if asked.missing != "em":
+        find_joint_solver(asked.solver, pca.engine)
     asked.check_output()
     if resume is None:
         asked.write(folder)
