@@ -21,7 +21,6 @@ from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import kkt, largest_sine
 from eigenpact.runtime.keys import Session, Trust, pack_roster
 from eigenpact.runtime.secure_sum import Masked
-from tests.engines.federation import Parties
 
 MOST_TIMES, MOST_ON_FLARE = 1.3, 1.1
 """CPU time of a secured round over that of a plain one, at most; and wall time over FLARE."""
@@ -47,6 +46,8 @@ def rows(size: str) -> Iterator[Row]:
 
 def _flare(repeats: int = 5, rounds: int = 12) -> Row:
     """Rounds through one FLARE federation of three sites on this machine, secured and plain in turn."""
+    from tests.engines.federation import Parties  # which needs FLARE
+
     rng = np.random.default_rng(0)
     sites = {name: rng.normal(size=(1000, 200)) for name in ("lima", "oslo", "quito")}
     rules = {"solvers": ["subspace"], "functions": functions_of("subspace"), "min_rows": 5, "max_rounds": 5000}
