@@ -339,11 +339,11 @@ def test_secured_sums_tell_no_means_of_single_sites_unless_batches_are_adjusted(
     assert np.allclose(plain.components_, secured.components_, atol=1e-9)
     assert plain.between_site_share_before_ is not None
     assert secured.between_site_share_before_ is None
-    asked = {message.function.split(":")[1].split("/")[0] for message in secured.ledger_ if ":" in message.function}
+    asked = {message.function for message in secured.ledger_}
     assert "observed_pairs" in asked
     assert not asked & {"observed_squares", "spread", "spread_by_feature"}
     batches = fitted(COUNTS, ep.prepare.BatchAdjust(), secure=True)
-    assert any("observed_squares" in message.function for message in batches.ledger_)
+    assert any(message.function == "observed_squares" for message in batches.ledger_)
 
 
 def test_pairs_of_entries_with_holes_give_squares_about_the_mean_to_the_last_digits():
