@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -13,13 +16,14 @@ import eigenpact as ep
 from benchmarks.table import Row, pytest_row, timed
 from eigenpact.algorithms.products import scatter_action
 from eigenpact.algorithms.setup import keep_centre
+from eigenpact.estimators.plans import functions_of
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import kkt, largest_sine
 from eigenpact.runtime.keys import Session, Trust, pack_roster
 from eigenpact.runtime.secure_sum import Masked
 
-MOST_TIMES = 1.3
-"""CPU time of a secured round over that of a plain one, at most."""
+MOST_TIMES, MOST_ON_FLARE = 1.3, 1.1
+"""CPU time of a secured round over that of a plain one, at most; and wall time over FLARE."""
 
 
 def rows(size: str) -> Iterator[Row]:
@@ -36,6 +40,40 @@ def rows(size: str) -> Iterator[Row]:
     for sites, most in ((16, 2.0), (64, 6.0)):
         yield timed(f"CPU time at a site to mask 2000 x 20 numbers, {sites} sites", most, encoding(sites))
     yield _round()
+    if size == "paper":
+        yield _flare()
+
+
+def _flare(repeats: int = 5, rounds: int = 12) -> Row:
+    """Rounds through one FLARE federation of three sites on this machine, secured and plain in turn."""
+    from tests.engines.federation import Parties  # which needs FLARE
+
+    rng = np.random.default_rng(0)
+    sites = {name: rng.normal(size=(1000, 200)) for name in ("lima", "oslo", "quito")}
+    rules = {"solvers": ["subspace"], "functions": functions_of("subspace"), "min_rows": 5, "max_rounds": 5000}
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    whole: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as folder:
+        parties = Parties(Path(folder) / "federation", sites, rules, coordinator_timeout=120.0)
+        try:
+            parties.start()
+            with ep.engines.NVFlare(parties.folder / "coordinator").open() as engine:
+                for secure in [False, True] * repeats:
+                    marks: list[float] = []
+                    pca = ep.FederatedPCA(10, solver="subspace", max_rounds=rounds, engine=engine, random_state=0, secure=secure)
+                    begin = time.perf_counter()
+                    pca.set_params(callback=lambda _record, marks=marks: marks.append(time.perf_counter())).fit()
+                    whole[secure].append(time.perf_counter() - begin)
+                    spent[secure] += np.diff(marks).tolist()
+        finally:
+            parties.stop()
+    (plain, secured), (fit, secured_fit) = (
+        [statistics.median(taken[secure]) for secure in (False, True)] for taken in (spent, whole)
+    )
+    text = f"{secured / plain:.2f} ({1e3 * secured:.0f} ms, plain {1e3 * plain:.0f} ms); whole fits {secured_fit / fit:.2f}"
+    text += f"; load of the machine {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    what = f"wall time of a round over FLARE, 3 sites of 1000 x 200, {repeats} fits of each in turn, over plain"
+    return Row(what, f"<= {MOST_ON_FLARE}", text, secured <= MOST_ON_FLARE * plain)
 
 
 def _table_4(n_rows: int) -> Row:

@@ -107,7 +107,7 @@ def elsewhere(engine: str, where: object, folder: Path, solver: str, *options: s
     out = folder / "held.bytes"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-m", "tests.engines.heap", engine, str(where), str(out), solver, *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return out.read_bytes(), json.loads(out.with_suffix(".json").read_text())
 

@@ -110,9 +110,10 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     angle_estimate_ : float or None
         Estimated sine of the largest angle to the exact answer.
     between_site_share_ : float
-        Share of the pooled variance that lies between site means; "pooled" and "site" centring differ by it.
+        Share of the pooled variance, before features are scaled, that lies between site means; "pooled" and "site" centring
+        differ by it.  Where sums are secured, to about a quarter of a percent.
     between_site_share_before_ : float or None
-        The same of the rows before ``prepare``; None where nothing was prepared, or sums are secured.
+        The same of the rows before ``prepare``; None where nothing was prepared, and where sums are secured.
     history_ : list of RoundRecord
     ledger_ : Ledger
         Every message: round, function, sender, receiver, shapes, dtypes, bytes.

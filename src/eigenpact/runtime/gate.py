@@ -302,7 +302,7 @@ class Gate:
             if find_local(name).site_means and not self._policy.shows_site_means:
                 raise PolicyError(
                     f"rule allow_site_means = false: {name!r} tells the means of few sites apart, in secured sums, too; fit with "
-                    "center='pooled', or have all sites allow it"
+                    "center='pooled' and without preparation that needs it, or have all sites allow it"
                 )
             return
         if name not in (count_nonzero.name, drop_rare.name):
