@@ -63,7 +63,7 @@ READS_ROWS_FOR_LOCALS = {
     "held_out_error",
     "holed_rows",
 }
-"""Helpers in setup.py, robust/entries.py, personalized/parts.py and missing/observed.py that touch rows; only @local functions call them."""
+"""Helpers in setup.py, robust/entries.py, personalized/parts.py and missing/observed.py that touch rows, for @local functions."""
 
 FORBIDDEN_IN_ALGORITHMS = {
     "time", "datetime", "timeit", "io", "os", "pathlib", "shutil", "tempfile", "subprocess", "socket", "threading", "asyncio",

@@ -1,4 +1,4 @@
-"""``FederatedPCA(missing=...)``: means by sums, maximum likelihood, and what is refused.  Truth is the plainest EM, row by row."""
+"""``FederatedPCA(missing=...)``: means by sums, maximum likelihood, and what is refused.  Truth is the plainest EM by rows."""
 
 from __future__ import annotations
 
