@@ -31,14 +31,14 @@ class FileError(EigenpactError, OSError):
 
 
 class ProblemsError(FileError, InputError):
-    """Files that cannot be used as they are; ``problems`` are texts, one for each, with its place."""
+    """Files that cannot be used as they are; ``problems`` are texts, one for each, with its place; ``advice`` is what to know."""
 
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
+    def __init__(self, problems: Iterable[str], advice: Iterable[str] = ()) -> None:
+        self.problems, self.advice = tuple(problems), tuple(advice)
+        super().__init__("\n".join((*self.problems, *self.advice)))
 
-    def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[str, ...]]]:
-        return type(self), (self.problems,)
+    def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[str, ...], tuple[str, ...]]]:
+        return type(self), (self.problems, self.advice)
 
 
 class DataUnavailableError(EigenpactError, OSError):

@@ -5,6 +5,7 @@
 - ``Scale(by)``: columns by means and standard deviations, or by medians.
 - ``GenotypeScale(by)``: genotypes by the share of the allele, missing ones at the mean.
 - ``Residualize(columns)``: columns such as age and sex regressed out of the others.
+- ``BatchAdjust()``: location and scale of each site's features moved to the common ones, as ComBat does.
 
 They are done in the order in which they are given.  ``functions(preparers)`` names the local functions that they need, for the
 policies of sites; ``parse(text)`` reads a preparer as the command line writes it.
@@ -16,6 +17,7 @@ True
 ('eigenpact:count_totals/1', 'eigenpact:keep_target/1')
 """
 
+from .algorithms.prepare.batch_adjust import BatchAdjust
 from .algorithms.prepare.genotypes import GenotypeScale
 from .algorithms.prepare.highly_variable import HighlyVariable
 from .algorithms.prepare.log_normalize import LogNormalize
@@ -24,4 +26,4 @@ from .algorithms.prepare.scale import Scale
 from .estimators.plans import functions_to_prepare as functions
 from .estimators.preparers import parse_preparer as parse
 
-__all__ = ["GenotypeScale", "HighlyVariable", "LogNormalize", "Residualize", "Scale", "functions", "parse"]
+__all__ = ["BatchAdjust", "GenotypeScale", "HighlyVariable", "LogNormalize", "Residualize", "Scale", "functions", "parse"]

@@ -83,7 +83,8 @@ class Coordinator:
     ) -> None:
         self._ask, self.run, self.epoch, self.step, self.replies = victim.end.handle, run, 0, 0, 0
         policy = victim.policy
-        functions, kinds = (*policy.functions, *map(full_name, also)), tuple(sorted(ALWAYS))
+        listed = [name for name in policy.functions if policy.shows_site_means or not find_local(name).site_means]
+        functions, kinds = (*listed, *map(full_name, also)), tuple(sorted(ALWAYS))
         asked = solver or policy.solvers[0], functions, kinds, policy.max_rounds, 1
         plan = Plan(*asked, secure=secure, min_nonzero=min_nonzero)
         self._send(hello(run, 0, "plan") | {"plan": plan.to_dict()})

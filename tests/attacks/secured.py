@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from eigenpact.numerics.pairs import deviations
 from eigenpact.runtime import Trust
 from eigenpact.runtime.keys import (
     KEY_ASIDE,
@@ -46,20 +47,25 @@ class Brought:
     """Sites with keys of their own, each of which knows all, and a coordinator's run at each of them."""
 
     def __init__(
-        self, folder: Path, rules: Mapping[str, Any] | None = None, names: Sequence[str] = NAMES, pinned: bool = True
+        self,
+        folder: Path,
+        rules: Mapping[str, Any] | None = None,
+        names: Sequence[str] = NAMES,
+        pinned: bool = True,
+        rows: Mapping[str, Any] | None = None,
     ) -> None:
         keys = {name: name.encode().ljust(32, b"k") for name in names}
         pins = {name: public(key) for name, key in keys.items()} if pinned else None
-        self.rows, rules = rows_of(names), REQUIRED if rules is None else rules
+        self.rows, rules = rows or rows_of(names), REQUIRED if rules is None else rules
         least = int(rules.get("min_participants", 3))
         self.sites = {name: Victim(X, folder, rules, name, trust=Trust(keys[name], pins, least)) for name, X in self.rows.items()}
         self.masked: dict[str, list[tuple[Arrays, Arrays]]] = {name: [] for name in names}
         self.runs: dict[str, Coordinator] = {}
         self.sessions = 0
 
-    def announce(self, run: str = "r1", secure: bool = True) -> None:
+    def announce(self, run: str = "r1", secure: bool = True, also: Sequence[str] = ()) -> None:
         """Have a run admitted everywhere."""
-        self.runs = {name: Coordinator(victim, run, secure=secure) for name, victim in self.sites.items()}
+        self.runs = {name: Coordinator(victim, run, secure=secure, also=also) for name, victim in self.sites.items()}
 
     def members(self, nonce: bytes = b"", names: Sequence[str] | None = None) -> list[Member]:
         """Have sites make their keys, for a session of this number, or else the next one."""
@@ -82,8 +88,7 @@ class Brought:
         """Agree on the pooled centre, as an honest coordinator would; the trace."""
         _, _, n, sums = self.summed("count_and_sum")
         mean = sums / int(n)
-        within, _, _ = self.summed("spread_by_feature", mean)
-        trace = float(within.sum())
+        trace = float(deviations(int(n), mean, *self.summed("second_moments_by_feature")[:2]).sum())
         for run in self.runs.values():
             run.call("keep_centre", mean, np.ones(len(mean)), np.float64(trace), kind="local")
         return trace

@@ -18,7 +18,7 @@ from eigenpact.runtime import Plan, SiteEndpoint, SiteServer
 from eigenpact.runtime.fingerprint import DIGEST, rows_digest
 from eigenpact.runtime.keys import KEYS, ROSTER, Member, as_member, pack_roster, session_key, session_roster
 from eigenpact.runtime.letters import hello
-from eigenpact.runtime.local import Arrays, LocalFunction
+from eigenpact.runtime.local import Arrays, LocalFunction, find_local
 from eigenpact.runtime.policy import ALWAYS
 from eigenpact.runtime.secure_sum import Form, Masked, _as_words, forms_of
 from tests.attacks.coordinator import Coordinator, Refused, full_name
@@ -29,7 +29,9 @@ KINDS = ("sum", "sum", "sum", "local", "gather", "at", "max", "chain", "exchange
 ASIDE = {KEYS, ROSTER, DIGEST}
 """Kinds that are answered with keys, signatures and digests."""
 
-FUNCTIONS = ("count_and_sum", "spread", "spread_by_feature", "keep_centre", "scatter_action", "scatter_triangle")
+FUNCTIONS = (
+    "count_and_sum", "spread", "second_moments", "second_moments_by_feature", "keep_centre", "scatter_action", "scatter_triangle"
+)  # fmt: skip
 
 
 class Watch:
@@ -132,7 +134,8 @@ class Hostile:
         for site, run in self.brought.runs.items():
             run.run, run.step = name, run.step if run.run == name else 0
             policy = self.brought.sites[site].policy
-            functions = (*policy.functions, rows_digest.name)
+            listed = [name for name in policy.functions if policy.shows_site_means or not find_local(name).site_means]
+            functions = (*listed, rows_digest.name)
             plan = Plan("auto", functions, kinds if secure is None else ("local", "sum", DIGEST), 50, 1, None, said)
             self.send(site, hello(name, 0, "plan") | {"plan": plan.to_dict()})
 
@@ -178,7 +181,6 @@ class Hostile:
         centre, scale = rng.normal(size=8), np.ones(8)
         return {
             "spread": (centre, scale),
-            "spread_by_feature": (centre,),
             "keep_centre": (centre, scale, np.float64(self.pick(1e-3, 1e4, 1e9, np.inf))),
             "scatter_action": (np.linalg.qr(rng.normal(size=(8, 2)))[0] * self.pick(1.0, 1.0, 2.0**50),),
         }.get(function, ())

@@ -17,6 +17,7 @@ from eigenpact.runtime import Plan
 from eigenpact.runtime.fingerprint import rows_digest
 from eigenpact.runtime.keys import Member, _signed_text, pack_roster
 from eigenpact.runtime.letters import hello
+from eigenpact.runtime.local import find_local
 from tests.attacks.coordinator import Coordinator, Refused
 from tests.attacks.secured import NAMES, NONCE, REQUIRED, Brought
 
@@ -272,7 +273,8 @@ def test_the_digest_of_the_rows_is_told_in_mid_session(tmp_path: Path) -> None:
     kinds, lima = ("digest", "local", "sum"), "lima"
     for name, victim in brought.sites.items():
         run = Coordinator(victim, secure=True)
-        plan = Plan("auto", (*victim.policy.functions, rows_digest.name), kinds, 50, 1, None, True)
+        listed = [name for name in victim.policy.functions if not find_local(name).site_means]
+        plan = Plan("auto", (*listed, rows_digest.name), kinds, 50, 1, None, True)
         run._send(hello("r1", 0, "plan") | {"plan": plan.to_dict()})
         brought.runs[name] = run
     brought.begin()

@@ -16,6 +16,7 @@ from eigenpact.errors import EigenpactError
 from eigenpact.runtime.memory import unpack_memory
 from tests.attacks.coordinator import Coordinator, Refused, Victim, begin_session
 from tests.attacks.guarded import Guarded
+from tests.attacks.secured import Brought
 
 D = 4
 RNG = np.random.default_rng(0)
@@ -129,3 +130,26 @@ def test_an_honest_coordinator_is_told_that_the_sum_is_none():
         ep.FederatedPCA(2, solver="gram", secure=True, engine=guarded, max_rounds=20).fit(tables)
     right = ep.FederatedPCA(2, solver="gram", secure=True, engine=Guarded(RULES), max_rounds=20).fit(TABLES)
     assert right.converged_
+
+
+def test_failures_about_the_same_rows_are_few_and_then_say_nothing(tmp_path):
+    """A trace told too small spoils the sum, which shows: the largest trace of all sites could be found by halving."""
+    brought, spoiled = Brought(tmp_path), []
+    brought.announce()
+    for told in (1e-3, 1e9, 1e-3, 1e-3, 1e9, 1e9):
+        for run in brought.runs.values():
+            run.begin_anew()
+        brought.begin()
+        for run in brought.runs.values():
+            run.call("keep_centre", np.zeros(8), np.ones(8), np.float64(told), kind="local")
+        try:
+            brought.summed("scatter_triangle", trace=told)
+            spoiled.append(False)
+        except EigenpactError:
+            spoiled.append(True)
+    assert spoiled == [True, False, True, True, True, True]  # the last two would have been right
+    for site in brought.sites.values():
+        assert len(failures(site)) == 3
+        silent = [row for row in map(json.loads, site.ledger.read_text().splitlines()) if row["what"] == "silent"]
+        assert len(silent) == 2
+        assert silent[0]["reason"].startswith("rule max_failures = 3: only noise leaves")

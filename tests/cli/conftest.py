@@ -64,7 +64,7 @@ def run() -> Callable[..., Any]:
 
 @pytest.fixture
 def refused(run: Callable[..., Any], snapshot: Callable[..., Any]) -> Callable[..., str]:
-    """Run a command that must fail: exit code 2, one line "error: ..." on stderr, and no file touched; return the line."""
+    """Run a command that must fail: exit code 2, one line "error: ..." on stderr, perhaps advice, and no file touched."""
 
     def check(*args: object) -> str:
         before = snapshot()
@@ -73,7 +73,8 @@ def refused(run: Callable[..., Any], snapshot: Callable[..., Any]) -> Callable[.
         assert snapshot() == before
         assert result.stdout == ""
         assert result.stderr.startswith("error: ")
-        assert result.stderr.count("\n") == 1
+        advice = [line for line in result.stderr.splitlines() if "(this is understood)" in line or "eigenpact describe" in line]
+        assert result.stderr.count("\n") == 1 + len(advice)
         return str(result.stderr)
 
     return check

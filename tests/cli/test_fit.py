@@ -148,7 +148,7 @@ def _bad_files(folder: Path, write_csv) -> None:
     [
         ("missing.csv", "missing.csv does not exist"),
         ("empty.csv", "empty.csv is empty"),
-        ("header.csv", "has a header and no rows"),
+        ("header.csv", "line 1: a header and no rows"),
         ("text.csv", "'high' is not a number"),
         ("ragged.csv", "line 3: 1 cells where 2 are expected"),
         ("binary.csv", "binary.csv"),

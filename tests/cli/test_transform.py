@@ -33,7 +33,7 @@ def expected(model: Path, X: np.ndarray) -> np.ndarray:
 def test_csv_has_ids_and_reads_back_to_the_same_bits(run, model, sites):
     assert run("transform", model, "north.csv", "-o", "scores.csv").exit_code == 0
     table = read_table("scores.csv")
-    assert table.feature_names == ("PC1", "PC2")
+    assert table.feature_names == ("PC1_score", "PC2_score")
     assert table.row_ids == tuple(f"p{i}" for i in range(30))
     np.testing.assert_allclose(table.X, expected(model, sites["north"]), atol=1e-12)
     run("transform", model, "north.csv", "-o", "scores.npy")
@@ -55,7 +55,7 @@ def test_no_ids_no_id_column(run, model):
     run("transform", model, "west.npy", "-o", "scores.csv")
     with open("scores.csv", newline="") as stream:
         rows = list(csv.reader(stream))
-    assert rows[0] == ["PC1", "PC2"]
+    assert rows[0] == ["PC1_score", "PC2_score"]
     assert len(rows) == 13
 
 
@@ -69,7 +69,7 @@ def test_existing_output(run, refused, model):
     Path("scores.csv").write_text("precious")
     assert "scores.csv exists already" in refused("transform", model, "north.csv", "-o", "scores.csv")
     assert run("transform", model, "north.csv", "-o", "scores.csv", "--overwrite").exit_code == 0
-    assert Path("scores.csv").read_text().startswith("id,PC1,PC2")
+    assert Path("scores.csv").read_text().startswith("id,PC1_score,PC2_score")
 
 
 def test_the_table_itself_is_never_overwritten(refused, model):
@@ -78,7 +78,11 @@ def test_the_table_itself_is_never_overwritten(refused, model):
 
 @pytest.mark.parametrize(
     ("output", "told"),
-    [("scores.txt", "must end in one of .csv, .npy"), ("folder.csv", "is a folder"), ("no/scores.csv", "does not exist")],
+    [
+        ("scores.txt", "must end in one of .csv, .parquet, .h5ad, .eigenvec, .npy"),
+        ("folder.csv", "is a folder"),
+        ("no/scores.csv", "does not exist"),
+    ],
 )
 def test_bad_output(refused, model, output, told):
     Path("folder.csv").mkdir()
@@ -114,7 +118,7 @@ def test_bad_models(refused, model):
     assert "is not a model folder" in refused("transform", "north.csv", "north.csv", "-o", "scores.csv")
     manifest = model / "manifest.json"
     facts = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(facts | {"format_version": 2}))
+    manifest.write_text(json.dumps(facts | {"format_version": 3}))
     assert "upgrade eigenpact" in refused("transform", model, "north.csv", "-o", "scores.csv")
     manifest.write_text(json.dumps(facts))
     damaged = bytearray((model / "arrays.npz").read_bytes())

@@ -10,7 +10,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -264,10 +264,12 @@ cells = st.one_of(
     st.floats(width=64).map(repr),
     st.integers(-(10**25), 10**25).map(str),
     st.sampled_from(["", "NA", " 7 ", "+1", "1e400", "-nan", "1_0", "0x1", "nan(7)", "\u0663", "1,5", "-1.e-3", ".5", "inf",
-                     '"3"', '""', "1d5", "?", "\xa01", '"1"2', "\x00", "infinity", "1e-400", "-0", "0000001", "NaN ", "null", "\t1"]),
+                     '"3"', '""', "1d5", "?", "\xa01", '"1"2', "\x00", "infinity", "1e-400", "-0", "0000001", "NaN ",
+                     "null", "\t1"]),
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(cells, min_size=2, max_size=2), min_size=1, max_size=5), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_both_readers_give_the_same(tmp_path_factory, rows, end):
     path = tmp_path_factory.mktemp("csv") / "t.csv"
@@ -290,6 +292,7 @@ def test_both_readers_give_the_same(tmp_path_factory, rows, end):
         assert_array_equal(outcomes[0], outcomes[1])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.floats(allow_nan=False), min_size=3, max_size=3), min_size=1, max_size=5), st.sampled_from([".", ","])
 )

@@ -36,6 +36,7 @@ from eigenpact.errors import (
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import At, Chain, Connection, Driver, Gather, Local, Max, Outcome, Reply, Sum, local
 from tests.engines import conformance
+from tests.engines.heap import elsewhere, sites_of, true_replies
 from tests.engines.problems import PERSONALIZED, SOLVERS, problem_sites
 
 distributed = pytest.importorskip("distributed")
@@ -118,6 +119,14 @@ def test_same_bits_and_ledger(label: str, client: Any) -> None:
     assert list(pca.ledger_) == list(expected.ledger_)
     assert pca.n_rounds_ == expected.n_rounds_
     assert pca.sites_ == expected.sites_
+
+
+@pytest.mark.parametrize("options", [("--secure",), ()], ids=["secured", "plain, where the same look finds them"])
+def test_the_coordinator_holds_no_reply_of_a_secured_run(options: tuple[str, ...], client: Any, tmp_path: Path) -> None:
+    """The client's process, which brought the rows: no reply that is not masked is among what it holds or received."""
+    held, _ = elsewhere("dask", client.scheduler.address, tmp_path, "gram", *options)
+    needles = true_replies(sites_of(seed=len(options)), "gram", secure=bool(options))
+    assert [needle in held for needle in needles] == [not options] * len(needles)
 
 
 @pytest.mark.parametrize("label", ["gram, secured", "krylov, secured", "personalized, secured", "robust, secured"])

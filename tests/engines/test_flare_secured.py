@@ -9,24 +9,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import pytest
 
 import eigenpact as ep
 from eigenpact.errors import PolicyError
 from eigenpact.estimators.model_files import load_model
 from eigenpact.estimators.plans import functions_of
-from eigenpact.runtime import Request, Response, read_site_ledger
-from eigenpact.runtime.secure_sum import Masked, _as_words, forms_of
+from eigenpact.runtime import read_site_ledger
 
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from eigenpact.engines.federation.trust import make_own_key
 from eigenpact.engines.flare.kits import Kit
-from eigenpact.runtime.site import SiteServer
-from tests.engines.federation import ROOT, Parties
+from tests.engines import conformance
+from tests.engines.federation import Parties
+from tests.engines.heap import elsewhere, true_replies
 from tests.engines.test_flare_faults import TIMEOUT, slow_problem, wait_until
 
 pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
@@ -61,44 +59,14 @@ def pin(parties: Parties, **rules: Any) -> None:
         parties.describe(name, X, POLICY | {"secure": "required", "participants": keys} | rules)
 
 
-def true_replies(secure: bool) -> list[bytes]:
-    """What sites answer before it is masked, as bytes: numbers, and the words that masks are added to."""
-    needles: list[bytes] = []
-    encode, answer = Masked.encode, SiteServer._answer
-
-    def heard(masked: Masked, function: Any, arrays: Any) -> Any:
-        forms = forms_of(function, masked._trace, len(masked.session.names))
-        needles.extend(a.tobytes() for a in arrays)
-        needles.extend(_as_words(label, a, form).tobytes() for a, (label, form) in zip(arrays, forms.items(), strict=True))
-        return encode(masked, function, arrays)
-
-    def answered(server: SiteServer, request: Request, *rest: Any) -> Response:
-        response = answer(server, request, *rest)
-        needles.extend(a.tobytes() for a in response.arrays if not secure)
-        return response
-
-    with mock.patch.object(Masked, "encode", heard), mock.patch.object(SiteServer, "_answer", answered):
-        ep.FederatedPCA(3, solver="krylov", random_state=0, engine=INPROCESS, secure=secure).fit(slow_problem())
-    return [needle for needle in dict.fromkeys(needles) if len(needle) >= 100]
-
-
-def fitted_elsewhere(parties: Parties, folder: Path, *options: str) -> tuple[bytes, Any]:
-    """All that a coordinator's process held, and the components it found."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "tests.engines.heap", str(parties.folder / "coordinator"), str(folder / "held"), *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    return (folder / "held").read_bytes(), np.load(folder / "held.npy")
-
-
 def test_the_coordinator_holds_no_sites_reply(parties: Parties, tmp_path: Path) -> None:
     """Neither in its objects nor in what it received; and its answer has the bits of one process."""
-    held, components = fitted_elsewhere(parties, tmp_path, "--secure")
-    needles = true_replies(secure=True)
+    held, answer = elsewhere("flare", parties.folder / "coordinator", tmp_path, "krylov", "--secure")
+    needles = true_replies(slow_problem(), "krylov", secure=True)
     assert len(needles) > 10 * len(parties.sites)
     assert [needle for needle in needles if needle in held] == []
     here = ep.FederatedPCA(3, solver="krylov", random_state=0, engine=INPROCESS, secure=True).fit(slow_problem())
-    assert components.tobytes() == here.components_.tobytes()
+    assert answer["bits"] == conformance.of_model(here)["bits"]
     for name in parties.sites:
         rows = [row for row in read_site_ledger(parties.folder / name / "ledger.jsonl") if row["what"] == "sent"]
         assert {dtype for row in rows if row["kind"] == "sum" for dtype in row["dtypes"]} == {"uint64"}
@@ -108,11 +76,10 @@ def test_the_same_look_finds_plain_replies(parties: Parties, tmp_path: Path) -> 
     """Else the test above would prove nothing."""
     pin(parties, secure="allowed")
     try:
-        held, _ = fitted_elsewhere(parties, tmp_path)
+        held, _ = elsewhere("flare", parties.folder / "coordinator", tmp_path, "krylov")
     finally:
         pin(parties)
-    needles = true_replies(secure=False)
-    assert all(needle in held for needle in needles)
+    assert all(needle in held for needle in true_replies(slow_problem(), "krylov", secure=False))
 
 
 def test_a_site_with_another_key_than_the_others_know(parties: Parties) -> None:

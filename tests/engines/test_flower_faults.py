@@ -25,6 +25,7 @@ import eigenpact as ep
 from eigenpact.errors import PolicyError, TooFewSitesError
 from eigenpact.runtime import read_site_ledger
 from tests.engines import conformance
+from tests.engines.heap import elsewhere, true_replies
 from tests.engines.three_sites import NAMES, SOLVERS_POLICY, three_sites
 
 pytest.importorskip("flwr", reason="needs eigenpact[flower]")
@@ -56,8 +57,8 @@ def engine(parties: FlowerParties) -> Iterator[Any]:
 
 @pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.label != "auto"], ids=lambda case: case.label
-)  # auto: the how-to
+    "case", [case for case in CASES if case.label not in ("auto", "gram, secured")], ids=lambda case: case.label
+)  # auto: the how-to; secured: below
 def test_same_bits_and_ledger_rows_as_in_one_process(engine: Any, parties: FlowerParties, case: conformance.Case) -> None:
     """And the site's own ledger says what the coordinator's does."""
     path = parties.folder / "lima" / "ledger.jsonl"
@@ -68,6 +69,20 @@ def test_same_bits_and_ledger_rows_as_in_one_process(engine: Any, parties: Flowe
     assert conformance.differences({case.label: found}, {case.label: expected}) == []
     sent = [row["bytes"] * (row["step"] > 0) for row in read_site_ledger(path)[before:] if row["what"] == "sent"]
     assert sent == [row[8] for row in found["ledger"] if row[4] == "lima"]
+
+
+def test_the_coordinator_holds_no_sites_reply(parties: FlowerParties, tmp_path: Path) -> None:
+    """Neither in its objects nor in what it received; and its answer and ledger are those of one process."""
+    held, found = elsewhere("flower", parties.folder / "coordinator", tmp_path, "gram", "--secure")
+    assert [needle for needle in true_replies(three_sites(), "gram", secure=True) if needle in held] == []
+    here = ep.FederatedPCA(3, solver="gram", random_state=0, engine=ep.engines.InProcess(threads=1), secure=True)
+    assert conformance.differences({"": found}, {"": conformance.of_model(here.fit(three_sites()))}) == []
+
+
+def test_the_same_look_finds_plain_replies(parties: FlowerParties, tmp_path: Path) -> None:
+    """Else the test above would prove nothing."""
+    held, _ = elsewhere("flower", parties.folder / "coordinator", tmp_path, "gram")
+    assert all(needle in held for needle in true_replies(three_sites(), "gram", secure=False))
 
 
 def test_wrong_features_and_broken_policies_are_refused_by_name(engine: Any, parties: FlowerParties) -> None:

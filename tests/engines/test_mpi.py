@@ -17,6 +17,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines import InProcess
 from tests.engines import conformance
+from tests.engines.heap import sites_of, true_replies
 from tests.engines.mpi_pool import Pool
 from tests.engines.problems import problem_sites
 
@@ -97,6 +98,29 @@ def own_job(tmp_path: Path):
 def in_process() -> dict[str, conformance.Answer]:
     """Every case's answer in one process."""
     return conformance.suite(conformance.on(InProcess(threads=1), problem_sites()))
+
+
+LOOK = """
+from pathlib import Path
+from eigenpact.engines import mpi
+from tests.engines.heap import looked_at, sites_of
+secure = sys.argv[2] == "secured"
+if rank:
+    sites = {name: X for i, (name, X) in enumerate(sites_of(seed=7 + secure).items()) if i % 2 == rank - 1}
+    ep.FederatedPCA(3, solver="gram", random_state=0, engine=ep.engines.MPI(), secure=secure).fit(sites)
+else:
+    looked_at(ep.engines.MPI(), mpi, "receive", Path(sys.argv[1]), "gram", secure)
+"""
+
+
+@pytest.mark.parametrize("sums", ["secured", "plain"])
+def test_rank_0_holds_no_reply_of_a_secured_run(job, tmp_path: Path, sums: str) -> None:
+    """Rank 0, which has no site here; of a plain run the same look finds all."""
+    secure = sums == "secured"
+    done = job(3, LOOK, tmp_path / "held.bytes", sums)
+    assert done.returncode == 0, done.stderr
+    held, needles = (tmp_path / "held.bytes").read_bytes(), true_replies(sites_of(seed=7 + secure), "gram", secure)
+    assert [needle in held for needle in needles] == [not secure] * len(needles)
 
 
 @pytest.mark.parametrize(

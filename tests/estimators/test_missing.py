@@ -1,4 +1,4 @@
-"""``FederatedPCA(missing=...)``: means by sums, maximum likelihood, and what is refused.  Truth is the plainest EM by rows."""
+"""``FederatedPCA(missing=...)``: means by sums, maximum likelihood, what is refused.  Truth is the plainest EM, row by row."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ from eigenpact.estimators.model_files import load_model, save_model
 from eigenpact.runtime import SiteLedger
 from eigenpact.runtime.journal import MAGIC, Entry, _checksum_of, _read, _record
 from eigenpact.runtime.site_ledger import read_site_ledger
+from tests.fuzz import tables
 
 TIMES, CONSTANT = 3, 4 << 20
 """Memory may be so many times the larger of the file and the table in it, and so many bytes more."""
@@ -91,7 +92,7 @@ def honest() -> dict[str, bytes]:
         files = [path for path in Path().rglob("*") if path.is_file() and path.suffix != ".secret"]
         written = {str(path): path.read_bytes() for path in files}
     written["t.csv.gz"] = gzip.compress(written["t.csv"])
-    return written | _parquet()
+    return written | _parquet() | tables.honest(ROWS)
 
 
 def _parquet() -> dict[str, bytes]:
@@ -295,8 +296,8 @@ def described(path: Path) -> None:
 KINDS: dict[str, tuple[str, tuple[Change, ...], Callable[[bytes], Any]]] = {
     "manifest": ("model/manifest.json", (change_bytes, change_json), lambda data: read_model(data, manifest=True)),
     "arrays": ("model/arrays.npz", (change_bytes, change_npz), lambda data: read_model(data, manifest=False)),
-    "csv": ("t.csv", (change_bytes,), reading("t.csv")),
-    "tsv": ("t.tsv", (change_bytes,), reading("t.tsv")),
+    "csv": ("t.csv", (change_bytes, tables.change_cells), reading("t.csv")),
+    "tsv": ("t.tsv", (change_bytes, tables.change_cells), reading("t.tsv")),
     "csv.gz": ("t.csv.gz", (change_bytes, change_gzip), reading("t.csv.gz")),
     "npy": ("t.npy", (change_bytes,), reading("t.npy")),
     "npz": ("t.npz", (change_bytes, change_npz), reading("t.npz")),
@@ -309,6 +310,7 @@ KINDS: dict[str, tuple[str, tuple[Change, ...], Callable[[bytes], Any]]] = {
     "kit": ("kit/kit.json", (change_bytes, change_json), read_settings("kit/kit.json", whole_kit)),
     "parties": ("kit/parties.json", (change_bytes, change_json), read_settings("kit/parties.json", whole_kit)),
     "ledger": ("ledger.jsonl", (change_bytes, change_lines), read_settings("ledger.jsonl", both_ways)),
+    **tables.kinds(change_bytes, reading),
 }
 """Kind -> the honest file, ways to change it, and how it is read, in an empty folder."""
 
@@ -347,6 +349,8 @@ def attempt(kind: str, seed: int) -> Tried:
             result = read(data)
         except EigenpactError as error:
             word, why = "refused", f"{type(error).__name__}: {error}"
+            if tables.names_no_file(kind, error):
+                word, why = "wrong", f"the error names no file: {why}"
         except Exception as error:  # whatever it is, it is what this looks for
             word, why = "wrong", f"{type(error).__name__}: {error}"
         seconds, memory = time.process_time() - begin, tracemalloc.get_traced_memory()[1]

@@ -30,6 +30,7 @@ WAYS = {
     "cells": (TABLES, (ep.prepare.LogNormalize("median"), ep.prepare.HighlyVariable(6), ep.prepare.Scale(max_value=2.0))),
     "robust": (TABLES, (ep.prepare.Scale("robust"),)),
     "genotypes": (GENOTYPES, (ep.prepare.GenotypeScale(),)),
+    "batches": (TABLES, (ep.prepare.BatchAdjust(),)),
     "covariates": (TABLES, (ep.prepare.Residualize([2, 5]),)),
 }
 EXACT = {"exact_replies": True, "min_rows": 1}
@@ -84,9 +85,10 @@ def test_what_a_fit_did_to_rows_transform_does_to_the_bit(way):
 
     pca(prepare, engine=Looking()).fit(tables)
     for name, X in tables.items():
-        assert prepared(X, found.preparation_).tobytes() == seen[name].tobytes()
-        assert prepared(X[3:4], found.preparation_).tobytes() == seen[name][3:4].tobytes()  # alone as beside others
-        assert prepared(np.asfortranarray(X), found.preparation_).tobytes() == seen[name].tobytes()
+        steps = found.for_site(X).preparation_
+        assert prepared(X, steps).tobytes() == seen[name].tobytes()
+        assert prepared(X[3:4], steps).tobytes() == seen[name][3:4].tobytes()  # alone as beside others
+        assert prepared(np.asfortranarray(X), steps).tobytes() == seen[name].tobytes()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,7 +13,7 @@ import pytest
 from eigenpact.errors import FileError, InputError, PolicyError
 from eigenpact.numerics.accounting import epsilon_of, rho_for
 from eigenpact.runtime import Gate, Limits, Plan, Policy, Purse, Request, SiteLedger, SiteServer, read_budget, read_site_ledger
-from eigenpact.runtime.purse import Question, budget_beside, draw, total_rho
+from eigenpact.runtime.purse import Question, budget_beside, draw, restore_budget, total_rho
 
 SCALES = [(5000.0, 4), (7000.0, 3)]
 FUNCTIONS = ("eigenpact:noisy_triangle/1",)
@@ -186,3 +186,49 @@ def test_behind_a_gate_noise_is_not_divided_unless_the_owner_trusts_others(tmp_p
 def test_rules_that_promise_nothing_are_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"rule max_(epsilon|delta) = .* must be"):
         Policy.from_dict({"solvers": [], "functions": []} | rule)
+
+
+# -- a budget file that is lost -------------------------------------------------------------------
+
+
+def with_ledger(folder: Path) -> tuple[Purse, Path]:
+    ledger = SiteLedger(folder / "ledger.jsonl")
+    path = budget_beside(ledger.path)
+    return Purse(path, limits=Limits(max_epsilon=3.0), secret=b"s", data=lambda: "v1", ledger=ledger), path
+
+
+@pytest.mark.parametrize("how", ["removed", "with its noise", "emptied", "cut short"])
+def test_a_lost_budget_file_is_noticed_and_restored_from_the_ledger(tmp_path: Path, how: str) -> None:
+    """Else whoever removes it, by mistake or not, begins a new budget for the same rows."""
+    spender, path = with_ledger(tmp_path)
+    drawn = spender.noise(question("r1"), 0.01, 1, SCALES)
+    spender.noise(question("r2"), 0.02, 2, SCALES)
+    before = read_budget(path)
+    first, _ = path.read_bytes().splitlines(keepends=True)
+    if how in ("removed", "with its noise"):
+        path.unlink()
+    else:
+        path.write_bytes(b"" if how == "emptied" else first)
+    if how == "with its noise":
+        for file in path.with_name(path.name + ".noise").iterdir():
+            file.unlink()
+    lost = 1 if how == "cut short" else 2
+    for asked in ("r1", "r3"):
+        with pytest.raises(PolicyError, match=rf"lacks {lost} of the 2 questions .* eigenpact site budget KIT --restore"):
+            with_ledger(tmp_path)[0].noise(question(asked), 0.01, 1, SCALES)
+    assert restore_budget(path, SiteLedger(tmp_path / "ledger.jsonl")) == lost
+    spent = read_budget(path)
+    told = ("run", "epoch", "function", "rho", "honest", "question")
+    assert [{key: row[key] for key in told} for row in sorted(spent, key=lambda row: row["run"])] == [
+        {key: row[key] for key in told} for row in before
+    ]
+    again = with_ledger(tmp_path)[0].noise(question("r1"), 0.01, 1, SCALES)
+    if how != "with its noise":  # which then costs once more
+        assert again.tolist() == drawn.tolist()
+
+
+def test_without_a_ledger_the_noise_tells_that_a_budget_file_is_lost(tmp_path: Path) -> None:
+    purse(tmp_path).noise(question(), 0.1, 1, SCALES)
+    (tmp_path / "a.budget").unlink()
+    with pytest.raises(PolicyError, match=r"tells of no question, and .* holds noise that was paid for: restore the file"):
+        purse(tmp_path).noise(question("r2"), 0.1, 1, SCALES)

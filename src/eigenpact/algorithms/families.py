@@ -12,6 +12,7 @@ from .missing.mean import MEAN_FILL
 from .missing.observed import OBSERVED
 from .personalized.parts import PARTS
 from .personalized.start import MERGED_START
+from .prepare.batch_adjust import BatchAdjust
 from .prepare.genotypes import GenotypeScale
 from .prepare.highly_variable import HighlyVariable
 from .prepare.log_normalize import LogNormalize
@@ -58,7 +59,9 @@ class Family:
         return (*self.always, *dict.fromkeys(self.starts.values()), *self.on_request)
 
 
-PREPARING = (MEAN_FILL, BEFORE, LogNormalize.part, HighlyVariable.part, Scale.part, GenotypeScale.part, Residualize.part)
+PREPARERS = (LogNormalize, HighlyVariable, Scale, GenotypeScale, Residualize, BatchAdjust)
+
+PREPARING = (MEAN_FILL, BEFORE, *(preparer.part for preparer in PREPARERS))
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
 JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, *PREPARING))

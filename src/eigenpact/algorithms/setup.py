@@ -16,6 +16,9 @@ Rounds
 
     Where rare features are to be dropped (``runtime/rare.py``), the entries of each that are not zero are counted and told first.
 
+    Where sums are secured, the second round asks for sums that are linear in rows (``second_moments.py``), unless every site is
+    centred at its own mean, which tells sites' means apart whatever is asked.
+
 Leaves the site
     n_i, the sums of its columns (d), then two numbers (or two vectors of length d when features are scaled), and how coarsely
     the site rounds its replies, all summed.
@@ -44,16 +47,12 @@ from .parameters import check_n_components
 from .prepare.moments import share_between
 from .preparing import Preparer, agree_on
 from .rare import without_rare
-from .told import doubt_counts, doubt_spread, note_centre, note_own_centre
+from .second_moments import second_moments, second_moments_by_feature, spread_by_moments
+from .spread import OTHER_UNITS, OWN, not_lost, spread, spread_by_feature, standard_deviations
+from .told import doubt_counts, note_centre, note_own_centre
 
 LARGEST_TRACE = 1e140
 """Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
-
-LEAST_SQUARES = 1e-290
-"""Squares of a feature that add up to less have lost digits, or all of them."""
-
-NOISE = 1e-13
-"""Deviations below this share of the mean may be rounding errors of the mean."""
 
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
@@ -61,13 +60,8 @@ TIGHTEST_TOL = 1e-14
 MARGIN = 2.0
 """How many times its root mean square what sites round away may be."""
 
-OTHER_UNITS = "give the data in other units, for example"
-
 CENTRE = ("mean", "scale", "own")
 """Names under which a site keeps what :func:`rows_of` reads: declare ``reads=CENTRE`` where you call it."""
-
-OWN = ("own", "within")
-"""A site's own mean with what rounding left of it, and its squared deviations: found in the second round, used after it."""
 
 AGREED = (*CENTRE, "trace")
 """What a site is told, and keeps, once in an epoch."""
@@ -90,38 +84,6 @@ def count_and_sum(site: Site) -> Any:
     rows = Rows(site.X)
     single = str(site.X.dtype).endswith("float32")
     return np.int64(1), np.int64(single), np.int64(rows.n), rows.column_sums()
-
-
-@local(
-    takes={"mean": "d"},
-    sends={"within": "", "between": "", "grain": ""},
-    keeps=OWN,
-    bound="squares",
-    means={"mean": "centre"},
-    doubt=doubt_spread,
-    setup=True,
-    version=2,
-)
-def spread(site: Site, mean: Array) -> Reply:
-    """Squared deviations within the site, n_i ||m_i - m||^2 between the site's mean and the pooled one, and its ``grain``."""
-    within, between, keep = _spread_by_feature(site, mean)
-    return Reply((within.sum(), between.sum(), np.float64(site.grain**2)), keep)
-
-
-@local(
-    takes={"mean": "d"},
-    sends={"within": "d", "between": "d", "grain": ""},
-    keeps=OWN,
-    bound="squares",
-    means={"mean": "centre"},
-    doubt=doubt_spread,
-    setup=True,
-    version=2,
-)
-def spread_by_feature(site: Site, mean: Array) -> Reply:
-    """As ``spread``, feature by feature; needed only to scale them."""
-    within, between, keep = _spread_by_feature(site, mean)
-    return Reply((within, between, np.float64(site.grain**2)), keep)
 
 
 @local(
@@ -149,6 +111,7 @@ def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
     doubt=note_own_centre,
     setup=True,
     once=True,
+    site_means=True,
     version=2,
 )
 def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
@@ -185,7 +148,8 @@ class Problem:
     """What the user asked for, before any data are seen.
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
-    ``min_nonzero`` entries are not zero are dropped.  ``prepare`` agrees on what else is done to the rows first.
+    ``min_nonzero`` entries are not zero are dropped.  ``prepare`` agrees on what else is done to the rows first.  With
+    ``secured``, the sums of set-up do not tell sites apart.
     """
 
     n_components: int | float | None = None
@@ -196,6 +160,7 @@ class Problem:
     seed: int = 0
     min_nonzero: int = 0
     prepare: tuple[Preparer, ...] = ()
+    secured: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +179,8 @@ class Setup:
     grain : float
         Root mean square of what rounding at the sites changes an entry of a summed product by; 0 where all reply exactly.
     between_share : float
-        Share of the pooled variance that lies between the sites' means; "pooled" and "site" centring differ by it.
+        Share of the pooled variance, before features are scaled, that lies between the sites' means; "pooled" and "site"
+        centring differ by it.  Where sums are secured, to a quarter of a percent.
     offset : float
         Distance of the centre in use from the origin, in the scale in use; root mean square over rows if sites have their own.
     n_components : int or float
@@ -310,19 +276,13 @@ class Setup:
 async def agree(problem: Problem) -> Setup:
     """Agree on what is done to the rows first, then on counts, mean, scale and trace."""
     dropped = await without_rare(problem.min_nonzero)
-    share_before = await share_between() if problem.prepare else None
+    share_before = await share_between() if problem.prepare and not problem.secured else None
     preparation = await agree_on(problem.prepare)
     n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
     n, d = int(n_rows), len(sums)
     mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len({*dropped, *taken_out(preparation)}))
-    if problem.scale is None:
-        within, between, grains = await Sum(spread, mean)  # round 2
-        scale = np.ones(d)
-    else:
-        within, between, grains = await Sum(spread_by_feature, mean)  # round 2
-        scale = _standard_deviations(within if problem.center == "site" else within + between, n, mean, int(n_sites))
-        within, between = float((within / scale**2).sum()), float((between / scale**2).sum())
-    total = within + between + (n * _not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
+    scale, within, between, share, grains = await _agree_on_spread(problem, n, int(n_sites), mean)  # round 2
+    total = within + between + (n * not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
     total = within if problem.center == "site" else total
     if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
@@ -332,7 +292,6 @@ async def agree(problem: Problem) -> Setup:
         await Local(keep_own_centre, scale, np.float64(total))
     else:
         await Local(keep_centre, mean if problem.center == "pooled" else np.zeros(d), scale, np.float64(total))
-    spread_total = float(within + between)
     offset = 0.0 if problem.center is False else float(np.hypot.reduce(mean / scale))  # which does not overflow
     if problem.center == "site":
         offset = float(np.hypot(offset, np.sqrt(between / n)))
@@ -345,7 +304,7 @@ async def agree(problem: Problem) -> Setup:
         scale=scale,
         trace=float(total),
         grain=quantum(float(total), 1.0) * float(np.sqrt(VARIANCE * grains)),
-        between_share=float(between) / spread_total if spread_total > 0 else 0.0,
+        between_share=share,
         offset=offset,
         n_components=n_components,
         center=problem.center,
@@ -358,41 +317,33 @@ async def agree(problem: Problem) -> Setup:
     )
 
 
+async def _agree_on_spread(problem: Problem, n: int, n_sites: int, mean: Array) -> tuple[Array, float, float, float, Any]:
+    """The scale in use; squares within sites and between in that scale (all within, where sums are secured); the share of
+    squares between, before features are scaled; and how coarsely sites round."""
+    by_feature = problem.scale is not None
+    if problem.secured and problem.center != "site":
+        total, share, grains = await spread_by_moments(n, mean, by_feature)
+        within, between = total, np.zeros_like(total)
+    else:
+        within, between, grains = await Sum(spread_by_feature if by_feature else spread, mean)
+        total, apart = float(np.sum(within + between)), float(np.sum(between))
+        share = apart / total if total > 0 else 0.0
+    if not by_feature:
+        return np.ones(len(mean)), float(within), float(between), share, grains
+    scale = standard_deviations(within if problem.center == "site" else within + between, n, mean, n_sites)
+    return scale, float((within / scale**2).sum()), float((between / scale**2).sum()), share, grains
+
+
 def _scale_or_none(scale: Array) -> Array | None:
     return None if np.all(scale == 1.0) else scale
 
 
-def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array, dict[str, Array]]:
-    """Squared deviations (d,) within and between, those that are not zero stay so, however small; and what is kept of it."""
-    n = max(1, int(site.X.shape[0]))
-    own, within = own_mean(site.X)
-    keep, shift = {"own": own, "within": within}, (own[0] - mean) + own[1]
-    if np.any(within < LEAST_SQUARES):
-        within = _not_lost(within, Rows(site.X, own[0]).column_largest() > NOISE * np.abs(own[0]))
-    return within, _not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean)), keep
-
-
-def _not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:
-    """The squares, but no zero where there ``really`` is something to square: then the least normal number."""
-    return np.where(really, np.maximum(squares, np.finfo(float).tiny), squares)
-
-
-def _standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> Array:
-    """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
-    deviations = np.sqrt(squares / n)
-    constant = deviations <= (n_sites + 16) * np.finfo(float).eps * np.abs(mean)  # what rounding makes of a constant column
-    lost = np.flatnonzero(~constant & (squares < LEAST_SQUARES))
-    if lost.size:
-        more = f" and {lost.size - 1} more" if lost.size > 1 else ""
-        raise InputError(
-            f"the squares of the values underflow in feature {lost[0]}{more}, so their standard deviation is unknown; "
-            f"{OTHER_UNITS} multiplied by 1e100"
-        )
-    return np.where(constant, 1.0, deviations)
-
-
 SETUP = Part(
     "Set-up of every solver of FederatedPCA and PersonalizedPCA",
-    {Sum: (count_and_sum, spread, spread_by_feature), Local: (keep_centre, keep_own_centre)},
-    '`spread_by_feature` replaces `spread` with `scale="pooled"`; `keep_own_centre` replaces `keep_centre` with `center="site"`.',
+    {
+        Sum: (count_and_sum, spread, spread_by_feature, second_moments, second_moments_by_feature),
+        Local: (keep_centre, keep_own_centre),
+    },
+    '`..._by_feature` with `scale="pooled"`; `second_moments` replaces `spread` where sums are secured, unless `center="site"`; '
+    '`keep_own_centre` replaces `keep_centre` with `center="site"`.',
 )

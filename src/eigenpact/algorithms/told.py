@@ -24,6 +24,7 @@ import numpy as np
 
 from ..numerics.consistency import Memory, product_doubt, triangle_doubt
 from ..numerics.linalg import Array
+from ..numerics.pairs import deviations
 from ..runtime.doubts import Told
 from ..runtime.fixed_point import quantum
 
@@ -70,6 +71,23 @@ def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: 
             known, allowed = known.sum(), allowed.sum()
         off = np.isfinite(known) & (np.abs(between - known) > allowed + CLOSE * known)
     return "the distance of its mean from the pooled one is not that of the sums it told" if np.any(off) else ""
+
+
+def doubt_moments(told: Told, sums: Array, squares: Array, _within: Any, grain: Any) -> str:
+    """Of ``second_moments``, by feature or not: squares about the pooled mean follow."""
+    facts = told.facts
+    if grain > COARSEST**2 * told.sites:
+        return f"it rounds replies to {np.sqrt(grain):.1e} of the trace, more than {COARSEST:.1e}"
+    if not (np.all(np.isfinite(squares)) and np.all(np.isfinite(sums))):
+        return "the squares of its values overflow; give the data in other units"
+    if "mean" not in facts:
+        return ""
+    n, mean = facts["n"], facts["mean"]
+    if np.any(np.abs(sums[:, 0] - n * mean) > CLOSE * np.abs(n * mean) + CLOSE * np.sqrt(n * np.sum(squares[..., 0])) + n * TINY):
+        return "the sums of its columns are not those it told before"
+    about = deviations(int(n), mean, sums, squares)
+    facts |= {"within": about, "between": 0.0 * about, "centre": mean, "grain": float(np.sqrt(grain))}
+    return ""
 
 
 def note_centre(told: Told, mean: Array, scale: Array, trace: Any) -> str:

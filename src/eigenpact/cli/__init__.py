@@ -15,6 +15,8 @@ from .commands import (
     compare,
     coordinator,
     demo,
+    describe,
+    export,
     federation,
     fit,
     reproduce,
@@ -44,10 +46,12 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command("demo", epilog="Example: eigenpact demo")(demo.command)
 app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
+app.command("describe", epilog="Example: eigenpact describe north.csv --like south.csv -o north.csv.toml")(describe.command)
 app.command("compare", epilog="Example: eigenpact compare north.csv south.csv west=w.npy -k 10")(compare.command)
 app.command("audit", epilog="Example: eigenpact audit --rows 200,150,100 --features 30 --solver krylov")(audit.command)
 app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
+app.command("export", epilog='Example: eigenpact export model/ --to card -o card.md --use "Members of the study"')(export.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
 app.add_typer(federation.app, name="federation")
 app.add_typer(coordinator.app, name="coordinator")

@@ -11,6 +11,8 @@ from typing import TextIO
 
 from rich.console import Console
 
+from ..errors import ProblemsError
+
 FILE_WIDTH = 120
 """Width of tables when the output is not a terminal."""
 
@@ -26,7 +28,10 @@ def stderr() -> Console:
 
 
 def print_error(error: Exception) -> None:
-    """Print "error: ..." in red, on one line."""
+    """Print "error: ..." in red, on one line; several problems on a line each."""
+    if isinstance(error, ProblemsError):
+        tell(stderr(), "\n".join([*(f"error: {problem}" for problem in error.problems), *error.advice]), "red")
+        return
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     lines = [line.replace("overwrite=True", "--overwrite") for line in lines]  # the library's words for it
     text = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"  # of a site's traceback, where and what

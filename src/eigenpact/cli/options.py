@@ -60,11 +60,17 @@ Memory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
 ]
+Describe = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
 Data = Annotated[Path, typer.Option("--data", help="This site's table: .csv, .tsv, .npy, .npz or .parquet.")]
-Scores = Annotated[Path, typer.Option("-o", "--output", help="Scores to write: .csv (PC1, PC2, ...) or .npy.")]
+Scores = Annotated[
+    Path, typer.Option("-o", "--output", help="Scores: .csv, .parquet, .h5ad (as scanpy), .eigenvec (as PLINK) or .npy.")
+]
 
 
 def preprocessing(center: str, scale: str) -> dict[str, Any]:

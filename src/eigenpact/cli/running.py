@@ -10,10 +10,11 @@ import numpy as np
 
 from ..errors import InputError
 from ..estimators import FederatedPCA
+from ..estimators.choices import find_joint_solver
 from ..estimators.model_files import check_model_target, save_model
 from ..estimators.preparers import parse_preparer
 from ..report.watching import unwarned
-from ..runtime import Secured
+from ..runtime import Engine, Secured
 from . import tables
 from .consoles import stderr, stdout, tell
 from .options import preprocessing
@@ -40,8 +41,8 @@ class Settings:
     prepare: tuple[str, ...] | list[str] = ()
     missing: str = "refuse"
 
-    def estimator(self, **parameters: Any) -> FederatedPCA:
-        """The estimator; ``parameters`` go before what the settings say."""
+    def estimator(self, features: Any = None, **parameters: Any) -> FederatedPCA:
+        """The estimator; ``parameters`` go before what the settings say, ``features`` are the columns, once they are known."""
         said: dict[str, Any] = {"solver": self.solver, "tol": self.tol, "max_rounds": self.max_rounds, "random_state": self.seed}
         if self.go_on_without and not self.secure:
             raise InputError("--go-on-without is for --secure; runs with plain sums go on as --min-sites says")
@@ -51,7 +52,13 @@ class Settings:
         said["prepare"] = tuple(parse_preparer(text) for text in self.prepare)
         said["missing"] = str(self.missing)
         chosen = said | preprocessing(self.center, self.scale) | parameters
-        return FederatedPCA(parse_components(self.components), **chosen)
+        pca = FederatedPCA(parse_components(self.components), **chosen)
+        return pca if features is None else pca.set_params(prepare=pca.preparers(features))
+
+    def check_solver(self, engine: Engine) -> None:
+        """Refuse a solver that there is not."""
+        if self.missing != "em":  # which has its own, and tells itself
+            find_joint_solver(self.solver, engine)
 
     def check_output(self) -> None:
         """Refuse a folder that the model cannot be written to."""

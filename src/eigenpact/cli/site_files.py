@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..data.checks import check_finite, check_same_features
-from ..data.readers import Table, read_sites
+from ..data.description import Description
+from ..data.readers import Table, read_sites, site_of
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
+from .consoles import stderr, tell
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Environment variables in which MPI launchers tell how many ranks they started."""
@@ -48,11 +50,30 @@ def parse_components(text: str) -> int | float | None:
     return share
 
 
+def parse_descriptions(given: list[str] | None) -> dict[str, Description]:
+    """Descriptions of sites' files, each given as name=path."""
+    found: dict[str, Description] = {}
+    for entry in given or ():
+        name, sign, path = entry.partition("=")
+        if not sign or not name.strip() or not path:
+            raise InputError(f"--describe {entry} is not SITE=TOML; write for example --describe north=north.toml")
+        found[name.strip()] = Description.read(path)
+    return found
+
+
+def tell_notes(tables: Mapping[str, Table]) -> None:
+    """Say what was found out about the files."""
+    for name, table in tables.items():
+        for note in table.notes:
+            tell(stderr(), f"{name}: {note}")
+
+
 def read_together(
     files: list[str],
     comm: Any,
     proxy: str | None,
     check_outputs: Callable[[], None],
+    descriptions: Mapping[str, Description] | None = None,
     memory: int | None = None,
     *,
     missing: bool = False,
@@ -68,7 +89,12 @@ def read_together(
         if comm.rank == 0:
             check_outputs()
         mine = files[comm.rank :: comm.size]
-        read = read_sites(mine, memory=memory) if mine else {}
+        sites = [site_of(file) for file in files]
+        if unknown := sorted(set(descriptions or {}) - set(sites)):
+            raise InputError(f"--describe names {unknown[0]!r}, which is no site; sites are {', '.join(sites)}")
+        said = {name: said for name, said in (descriptions or {}).items() if name in {site_of(file) for file in mine}}
+        read = read_sites(mine, said, memory=memory) if mine else {}
+        tell_notes(read)
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names, missing=missing)
     except EigenpactError as caught:

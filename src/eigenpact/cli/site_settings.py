@@ -54,6 +54,8 @@ max_shares = 1           # sites that noise may be divided among, which then mus
 rows_per_person = 1      # the most rows of one person in this table, which private solvers hide together
 allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
 secure = "{{secure}}"    # "required": this site replies to secured sums alone, of which nobody sees its part; else "allowed"
+# allow_site_means = true  # center="site": sums then tell few sites' means apart; by default not where secure = "required"
+max_failures = 3         # secured runs that may fail because of this table; then only noise leaves, until you raise this
 min_participants = 3     # sites of a secured sum, at least
 min_apart = 0            # secured sums about this table are over the same sites every time; N: they may differ by N or more
                          # sites, whose part together can then be computed

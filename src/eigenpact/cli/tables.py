@@ -65,7 +65,7 @@ def between_in_words(pca: FederatedPCA) -> str:
     if after >= MUCH and pca.center != "site":
         return f"{told}: if sites differ by how they measure, and not by whom, use --center site"
     if before is not None and before >= MUCH and after < before / 2:
-        return f"{told}: most was a matter of units, which preparation has taken out"
+        return f"{told}: preparation has taken most of it out"
     return told
 
 

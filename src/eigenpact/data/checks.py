@@ -74,7 +74,7 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
     X = as_rows(X)
     if not isinstance(X, RowSource):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-    if X.dtype.kind != "f":
+    if X.dtype.kind != "f" or (isinstance(X, RowSource) and X.facts.get("finite")):
         return
     nans = np.zeros(X.shape[1], dtype=np.int64)
     infs = np.zeros(X.shape[1], dtype=np.int64)
@@ -85,6 +85,8 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
         infs += np.bincount(columns[~is_nan], minlength=infs.size)
     bad = np.flatnonzero(nans + infs)
     if bad.size == 0:
+        if isinstance(X, RowSource) and not missing:
+            X.facts["finite"] = True  # else every command and estimator would read the file again for this
         return
     labels = list(feature_names) if feature_names is not None else range(nans.size)
     found = [

@@ -131,7 +131,7 @@ class _Columns:
 
     def gather(self, file: Path, batches: Iterator[Any], memory: int | None) -> Table:
         layout, names = self.layout, self.layout.header or ()
-        rows = GatheredRows(len(layout.features), None if memory is None else memory // 2)
+        rows = GatheredRows(len(layout.features), memory)
         ids, texts = GatheredTexts(), {name: GatheredTexts() for name in layout.texts}
         for batch in batches:
             X = np.empty((batch.num_rows, len(layout.features)))

@@ -33,15 +33,19 @@ class Finding:
         places += [f"column {self.column}{label}"] if self.column is not None else []
         return f"{', '.join(places)}: {self.text}" if places else self.text
 
+    def told_of(self, path: Path) -> str:
+        """File, place and text."""
+        return f"{path}{', ' if self.line else ': '}{self.told()}"
 
-def raise_problems(path: Path, problems: Sequence[Finding]) -> None:
-    """Raise one error that tells all problems of a file, if there are any."""
+
+def raise_problems(path: Path, problems: Sequence[Finding], notes: Sequence[Finding] = ()) -> None:
+    """Raise one error that tells all problems of a file, if there are any, and then what was found out."""
     if not problems:
         return
-    lines = [f"{path}, {problem.told()}" if problem.line else f"{path}: {problem.told()}" for problem in problems[:SHOWN]]
+    lines = [problem.told_of(path) for problem in problems[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"{path}: no more than {SHOWN} problems are listed")
-    raise ProblemsError(lines)
+    raise ProblemsError(lines, [f"{note.told_of(path)} (this is understood)" for note in notes])
 
 
 def near(word: str, words: Iterable[str]) -> str | None:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-from ..errors import FileError, InputError, InputTypeError
+from ..errors import FileError, InputError, InputTypeError, ProblemsError
 from ..storage import check_regular
 from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
 from .budgets import in_pieces, memory_for_rows
 from .checks import check_numeric
 from .description import Description, description_of
 from .selecting import select
+from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
 
-__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name"]
+__all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "site_of"]
 
 
 SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
@@ -35,7 +36,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
     are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
-    ``.toml``.  With ``memory``, rows that would take more than half of so many bytes are given as a source of rows on disk.
+    ``.toml``.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -99,10 +100,16 @@ def split_dataset(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
     return Path(file), dataset
 
 
-def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = None) -> dict[str, Table]:
-    """Read one table per site, in the given order; ``memory`` is that of the whole program, in bytes.
+def read_sites(
+    paths: Iterable[str | os.PathLike[str]],
+    descriptions: Mapping[str, Description] | None = None,
+    *,
+    memory: int | None = None,
+) -> dict[str, Table]:
+    """Read one table per site, in the given order; the problems of all files are told at once.
 
-    An entry is a path, whose site is named after the file, or the text "name=path".  See :func:`read_table` for the shapes.
+    An entry is a path, whose site is named after the file, or the text "name=path".  ``descriptions`` are by site; what they do
+    not name is described by the TOML beside it.  ``memory`` is the program's, in bytes.  See :func:`read_table`.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
@@ -116,8 +123,40 @@ def read_sites(paths: Iterable[str | os.PathLike[str]], *, memory: int | None = 
         files[name] = file
     if not files:
         raise InputError("no paths were given; give at least one file, one per site")
+    said = dict(descriptions or {})
+    if unknown := sorted(set(said) - set(files)):
+        raise InputError(f"a description is given for {unknown[0]!r}, which is no site; sites are {', '.join(files)}")
     each = memory_for_rows(memory, len(files))
-    return {name: read_table(file, memory=each) for name, file in files.items()}
+    tables: dict[str, Table] = {}
+    wrong: dict[str, ProblemsError] = {}
+    for name, file in files.items():
+        try:
+            tables[name] = read_table(file, said.get(name), memory=each)
+        except ProblemsError as error:
+            wrong[name] = error
+    if wrong:
+        raise _problems_of_all({name: Path(file) for name, file in files.items()}, said, tables, wrong)
+    return tables
+
+
+def _problems_of_all(
+    files: Mapping[str, Path], said: Mapping[str, Description], tables: Mapping[str, Table], wrong: Mapping[str, ProblemsError]
+) -> ProblemsError:
+    """What is wrong with each file, and with names of columns compared with those of other files."""
+    problems = [problem for error in wrong.values() for problem in error.problems]
+    advice = [line for error in wrong.values() for line in error.advice]
+    headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
+    problems += misnamed({file: header for file, header in headers.items() if header is not None})
+    first = files[next(iter(wrong))]
+    like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
+    if any("describe" in problem for problem in problems):
+        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+    return ProblemsError(problems, advice)
+
+
+def site_of(entry: str | os.PathLike[str]) -> str:
+    """The site that a path or a text "name=path" names."""
+    return _named(entry)[0]
 
 
 def _named(entry: str | os.PathLike[str]) -> tuple[str, str | os.PathLike[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import PolicyError
 from .checks import check_finite
-from .readers import read_table
+from .readers import Table, read_table
 
 SHOWN = 5
 
@@ -17,7 +17,11 @@ def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
 
     Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
     """
-    table = read_table(Path(data))
+    return agreed_rows(name, read_table(Path(data)), features)
+
+
+def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int) -> Any:
+    """Rows (n x d) of a table that was read; errors are as those of :func:`open_rows`."""
     names = table.feature_names
     wanted = features if isinstance(features, int) else len(features)
     if isinstance(features, int) or names is None:

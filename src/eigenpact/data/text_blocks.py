@@ -181,7 +181,7 @@ class BlockReader:
             if not line.strip("\r\n"):
                 continue
             head, found, rest = line.partition(self.form.separator)
-            if not found or (not self.layout.known_ids and self.form.number(head) is not None):
+            if not found or not rest.strip() or (not self.layout.known_ids and self.form.number(head) is not None):
                 raise NotPlainError
             ids.append(head.strip())
             yield rest
@@ -232,7 +232,7 @@ class BlockReader:
         for column, number in zip(self.layout.features, numbers, strict=True):
             if number is not None:
                 continue
-            cell, hint = row[column], advice(row[column], self.form)
+            cell, hint = row[column], advice(row[column], self.form, self.layout.name(column))
             if column == 0 and self.layout.ids is None and "describe" not in hint:
                 hint += "; if the first column holds row ids, begin the file with a header line whose first cell is 'id'"
             told = f"{_short(cell)} is not a number; {hint}"
@@ -240,7 +240,7 @@ class BlockReader:
             problems.setdefault((column, cell.strip().lower()[:40]), finding)
 
 
-def advice(cell: str, form: Form) -> str:
+def advice(cell: str, form: Form, name: str | None = None) -> str:
     """What to do about a cell that is no number."""
     word = cell.strip()
     if word.lower() in LIKELY_MISSING:
@@ -249,7 +249,8 @@ def advice(cell: str, form: Form) -> str:
         return 'if the comma is the decimal sign, describe the file: decimal = ","'
     if form.decimal == "," and re.fullmatch(r"[+-]?[\d.]+(,\d+)?", word):
         return "numbers here have a decimal comma: save the file with one decimal sign, and none that groups thousands"
-    return "give numbers, or leave missing cells empty"
+    told = "give numbers, or leave missing cells empty"
+    return told if name is None or len(word) < 2 else f'{told}; if the column holds text, describe the file: labels = ["{name}"]'
 
 
 def _short(cell: str) -> str:

@@ -39,8 +39,8 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         layout = find_layout(path, found, description, problems)
         ambiguous = [problem for problem in problems if "not UTF-8" not in problem.text]
         if ambiguous or not layout.features:  # cells could not be judged
-            raise_problems(path, problems)
-        table = _gather(path, BlockReader(found.form, layout), memory, problems)
+            raise_problems(path, problems, found.notes)
+        table = _gather(path, found, layout, memory, problems)
     except UnicodeDecodeError as error:
         told = f"{path} is not {error.encoding} text ({error.reason} at byte {error.start})"
         raise FileError(f"{told}; save it as UTF-8, or say its encoding in its description") from error
@@ -48,8 +48,8 @@ def read_text(path: Path, description: Description, memory: int | None) -> Table
         raise InputError(f"{path} is not a text table ({error}); save it as comma- or tab-separated text") from error
     notes = [note.told() for note in found.notes]
     if layout.ids is not None and not layout.known_ids:
-        told = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
-        notes.append(told.told())
+        taken = Finding("it holds text, and is taken for the rows' names", layout.skip, layout.ids + 1, layout.name(layout.ids))
+        notes.append(taken.told())
     return replace(table, notes=tuple(notes))
 
 
@@ -61,13 +61,13 @@ def find_layout(path: Path, found: Found, description: Description, problems: li
     return read_layout(lines, found.form.number, found.form.separator, description, problems)
 
 
-def _gather(path: Path, reader: BlockReader, memory: int | None, problems: list[Finding]) -> Table:
+def _gather(path: Path, seen: Found, layout: Layout, memory: int | None, problems: list[Finding]) -> Table:
     """Read all blocks; ``problems`` were found before."""
-    layout = reader.layout
-    rows = GatheredRows(len(layout.features), None if memory is None else memory // 2)
+    reader = BlockReader(seen.form, layout)
+    rows = GatheredRows(len(layout.features), memory)
     ids, texts = GatheredTexts(), {name: GatheredTexts() for name in layout.texts}
     after, wrong = 0, dict[tuple[int, str], Finding]()
-    for block, part in in_parallel(reader.read, blocks(path, reader.form.encoding)):
+    for block, part in in_parallel(reader.read, blocks(path, seen.form.encoding)):
         wrong = {**part.problems, **wrong}
         if wrong or problems:
             after += len(block.data)
@@ -79,7 +79,8 @@ def _gather(path: Path, reader: BlockReader, memory: int | None, problems: list[
         ids.add(part.ids, spill=rows.spooled)
         for name, found in part.texts.items():
             texts[name].add(found, spill=rows.spooled)
-    raise_problems(path, [*problems, *sorted(wrong.values(), key=lambda finding: (finding.line or 0, finding.column or 0))])
+    in_order = sorted(wrong.values(), key=lambda finding: (finding.line or 0, finding.column or 0))
+    raise_problems(path, [*problems, *in_order], seen.notes)
     named = None if layout.ids is None else ids.texts()
     return Table(rows.rows(), layout.names, named, texts={name: found.texts() for name, found in texts.items()})
 

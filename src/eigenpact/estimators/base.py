@@ -154,6 +154,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """How sums of this run are secured, if they are."""
         return as_secured(self.secure)
 
+    def _tells_site_means(self) -> bool:
+        """Whether sums are asked for that tell few sites' means apart, even secured."""
+        return bool(getattr(self, "center", None) == "site")
+
     def _problem(self, n_components: int | float | None, seed: int) -> Problem:
         """What is to be solved, for estimators with ``center`` and ``scale``."""
         return Problem(
@@ -163,6 +167,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             tol=None if self.tol is None else float(self.tol),
             max_rounds=int(self.max_rounds),
             seed=seed,
+            secured=as_secured(self.secure) is not None,
         )
 
     def _settings(self) -> dict[str, Any]:
@@ -207,7 +212,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 own=own,
                 graph=self.graph_,
                 min_sites=self._least_sites(engine, connection),
-                plan=plan if secure is None else secured_plan(plan, secure),
+                plan=plan if secure is None else secured_plan(plan, secure, self._tells_site_means()),
                 secure=secure,
             )
             found = driver.run(self._program(algorithm, seed))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..algorithms.goal import EXACT_ANGLE
 from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
+from ..algorithms.prepare.batch_adjust import own_step
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
@@ -27,6 +28,7 @@ from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_joint_solver
 from .inputs import check_new_rows
+from .limits import limited_by, limits_of
 from .missing import (
     Missing,
     check_likely,
@@ -46,9 +48,6 @@ DWARFS = 0.999
 
 FILLING = frozenset({"fill", "expect", "genotypes"})
 """Kinds of steps after which no entry is missing."""
-
-WORTH_TELLING = 2.0
-"""How many times larger than what was reached an angle that rounded rows allow must be to be told of."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -219,6 +218,10 @@ class FederatedPCA(Projecting, PooledEstimator):
         also = [*([RARE] if least else []), *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
 
+    def _tells_site_means(self) -> bool:
+        own = (function for preparer in self.prepare for function in preparer.part.functions)
+        return super()._tells_site_means() or any(function.site_means for function in own)
+
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
         names = feature_names(self)
@@ -272,8 +275,8 @@ class FederatedPCA(Projecting, PooledEstimator):
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
-        limits = _limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
-        angle, limited = _limited(solution.angle, limits)
+        limits = limits_of(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
+        angle, limited = limited_by(solution.angle, limits)
         advice = self._advice_on_units(components, ratios)
         return JointResult(
             n_components=k,
@@ -334,6 +337,21 @@ class FederatedPCA(Projecting, PooledEstimator):
         rows = self._new_rows(X)
         return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
 
+    def for_site(self, rows: Any) -> Self:
+        """The model as it is for one site, from its ``rows`` that were fitted; needed where sites were adjusted as batches.
+
+        The rows stay where they are; what is found of them stands in the new model's ``preparation_``, which is the site's own.
+        """
+        check_is_fitted(self)
+        steps: list[Step] = []
+        X = self._checked_rows(rows)
+        for step in self.preparation_:
+            own = own_step(X, step.arrays) if step.kind == "batch" else step
+            X, steps = own.apply(X), [*steps, own]
+        model = copy(self)
+        model.preparation_ = tuple(steps)
+        return model
+
     def _new_rows(self, X: Any) -> Rows:
         """Checked rows (n, n_features), centred and scaled as the model's."""
         check_is_fitted(self)
@@ -377,24 +395,3 @@ class FederatedPCA(Projecting, PooledEstimator):
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
         return float(np.mean(self.score_samples(X)))
-
-
-def _limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
-    """The sines that rounded rows and components allow at best, by what limits them.
-
-    Components are rounded to ``dtype``.  A mean m known to eps ||m|| adds eps^2 m m^T to the covariance.  ``offset`` is ||m|| in
-    the units of the components, ``variance`` that of the last one.
-    """
-    centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
-    rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
-    return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
-
-
-def _limited(angle: float | None, limits: dict[str, float]) -> tuple[float | None, str]:
-    """An estimated sine with what limits it added, and what to say of the largest limit if it is worth telling."""
-    if angle is None:
-        return None, ""
-    estimate = min(1.0, float(np.linalg.norm([angle, *limits.values()])))
-    what = max(limits, key=limits.__getitem__)
-    told = limits[what] > WORTH_TELLING * max(angle, EXACT_ANGLE)
-    return estimate, f"{what} limits the sine to about {estimate:.1e}" if told else ""

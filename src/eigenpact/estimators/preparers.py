@@ -6,6 +6,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
+from ..algorithms.prepare.batch_adjust import BatchAdjust
 from ..algorithms.prepare.genotypes import GenotypeScale
 from ..algorithms.prepare.highly_variable import HighlyVariable
 from ..algorithms.prepare.log_normalize import LogNormalize
@@ -20,6 +21,7 @@ FORMS = {
     "scale": "scale, scale:robust, scale:max=10 or scale:sparse, several with commas",
     "genotypes": "genotypes, genotypes:patterson, genotypes:plink or genotypes:hail",
     "residualize": "residualize:age,sex, with the word +site for intercepts of sites",
+    "batches": "batches, or batches:plain without shrinkage",
 }
 """Names, and how each is written."""
 
@@ -93,10 +95,18 @@ def _residualize(given: list[str]) -> Preparer:
     return Residualize(tuple(int(word) if word.isdigit() else word for word in columns), site="+site" in given)
 
 
+def _batches(given: list[str]) -> Preparer:
+    plain = _one(given)
+    if plain not in (None, "plain"):
+        raise InputError(f"{plain!r} is not known")
+    return BatchAdjust(shrink=plain is None)
+
+
 _MAKERS: dict[str, Callable[[list[str]], Preparer]] = {
     "log-normalize": _log_normalize,
     "hvg": _highly_variable,
     "scale": _scale,
     "genotypes": _genotypes,
     "residualize": _residualize,
+    "batches": _batches,
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..runtime import Plan, Secured
+from ..runtime.local import find_local
 from ..runtime.secure_sum import SECURED_KINDS
 
 INSTEAD = {
@@ -34,10 +35,14 @@ def secured(algorithm: Any) -> Any:
     return algorithm
 
 
-def secured_plan(plan: Plan, secure: Secured) -> Plan:
-    """The plan of a run whose sums are secured; one that would show single replies is refused."""
+def secured_plan(plan: Plan, secure: Secured, site_means: bool = False) -> Plan:
+    """The plan of a run whose sums are secured; one that would show single replies is refused.
+
+    Functions whose sums tell sites' means apart are in it only with ``site_means``.
+    """
     shown = sorted(set(plan.kinds) - SECURED_KINDS)
     if shown:
         instead = INSTEAD.get(shown[0], "a solver that only sums")
         raise InputError(f"secure=True: solver {plan.solver!r} uses {shown[0]!r}, which shows single replies; use {instead}")
-    return dataclasses.replace(plan, secure=True, min_apart=secure.min_apart)
+    functions = tuple(name for name in plan.functions if site_means or not find_local(name).site_means)
+    return dataclasses.replace(plan, functions=functions, secure=True, min_apart=secure.min_apart)

@@ -147,7 +147,8 @@ def check_genotypes(X: Any) -> None:
 
 def _residualize_told(arrays: Arrays) -> str:
     unused = arrays["columns"][~np.any(arrays["coefficients"], axis=1)]
-    told = f"{len(arrays['columns'])} covariates regressed out"
+    n = len(arrays["columns"])
+    told = f"{n} covariate{'' if n == 1 else 's'} regressed out"
     return told + (f"; column {', '.join(map(str, unused))} tells nothing beyond the others" if len(unused) else "")
 
 
@@ -165,6 +166,32 @@ def residualize(X: Any, arrays: Arrays) -> Any:
         Y -= (np.asarray(X[:, int(column)], dtype=np.float64) - centre)[:, None] * slopes
     Y[:, np.asarray(arrays["columns"], dtype=np.intp)] = 0.0
     return _like(X, Y)
+
+
+@kind(
+    "batch",
+    tells=lambda _: "sites adjusted as batches",
+    centre="d",
+    scale="d",
+    shrink="",
+    shift="d",
+    spread="d",
+    own="",
+)
+def batch(X: Any, arrays: Arrays) -> Any:
+    """centre + scale ((x - centre) / scale - shift) / spread; a column of scale 0 stays as it is.
+
+    Shift and spread are a site's own: where they are not known, nothing is done.
+    """
+    if not arrays["own"]:
+        raise InputError(
+            "rows are adjusted by what their site finds of its own rows, which is not in the model: use "
+            "pca.for_site(rows).transform(X), with the site's rows that were fitted"
+        )
+    varies = arrays["scale"] > 0
+    unit = np.where(varies, arrays["scale"], 1.0)
+    Y = ((np.asarray(X, dtype=np.float64) - arrays["centre"]) / unit - arrays["shift"]) / arrays["spread"]
+    return _like(X, np.where(varies, arrays["centre"] + unit * Y, X))
 
 
 def _cut(x: Array, limit: float) -> Array:

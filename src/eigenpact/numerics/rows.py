@@ -227,12 +227,12 @@ class Rows:
         step = self._block_rows() if small else self._step()
         for block in self._read(step):
             block = xp.astype(block, xp.float64, copy=False)
-            if mean is not None:
-                block = block - mean
-            if left is not None:
-                block = block - left
-            if scale is not None:
-                block = block / scale
+            if self.streamed:  # what was read is ours to change
+                _centre(block, mean, left, scale)
+            else:
+                block = block if mean is None else block - mean
+                block = block if left is None else block - left
+                block = block if scale is None else block / scale
             if step >= self.n:
                 self._whole = block
             yield block
@@ -244,6 +244,16 @@ class Rows:
             return
         for _, piece in pieces(self.X, step):
             yield from (piece[first : first + step] for first in range(0, len(piece), step))
+
+
+def _centre(block: Array, mean: Array | None, left: Array | None, scale: Array | None) -> None:
+    """Subtract and divide in place."""
+    if mean is not None:
+        block -= mean
+    if left is not None:
+        block -= left
+    if scale is not None:
+        block /= scale
 
 
 def block_rows(d: int, size: int | None = None) -> int:

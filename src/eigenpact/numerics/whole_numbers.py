@@ -108,6 +108,18 @@ def from_wide(words: Words) -> Array:
     return np.array(values, dtype=np.float64).reshape(words.shape[:-1])
 
 
+def pair_from_wide(words: Words) -> Array:
+    """Wide numbers (shape, 12) as pairs of doubles (shape, 2): the nearest, and the nearest to what that leaves.
+
+    >>> pair_from_wide(add_wide(to_wide(np.array(1e16)), to_wide(np.array(1.0)))).tolist()
+    [1e+16, 1.0]
+    """
+    nearest = from_wide(words)
+    placed = (np.abs(nearest) <= LARGEST) & (np.abs(nearest) >= LEAST)
+    left = from_wide(add_wide(words, negated(to_wide(np.where(placed, nearest, 0.0)))))
+    return np.stack([nearest, np.where(placed, left, 0.0)], axis=-1)
+
+
 def add_wide(a: Words, b: Words) -> Words:
     """The sum of wide numbers (shape, 12), with carries, modulo 2^768."""
     first, second = a.reshape(-1, LIMBS), b.reshape(-1, LIMBS)

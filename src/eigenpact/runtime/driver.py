@@ -161,7 +161,8 @@ class Driver:
             forms = self._steps.forms(call.function)
             replies = self._steps.replies(request, call.function, self.roster, forms=forms)
             if forms is None:
-                return plain_sum(_of_one_shape(call.function, replies))
+                pairs = [i for i, label in enumerate(call.function.sends) if call.function.bounds[label] == "pair"]
+                return plain_sum(_of_one_shape(call.function, replies), pairs)
             total = combine(call.function, forms, _of_one_shape(call.function, replies))
             self._steps.check_sum(call.function, request.args, total)
             return total

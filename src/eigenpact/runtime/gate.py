@@ -15,10 +15,10 @@ from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
 from .keys import KEYS
 from .ledger import COORDINATOR, describe
-from .local import Arrays, LocalFunction
-from .plan import Plan
+from .local import Arrays, LocalFunction, find_local
+from .plan import Plan, check_features
 from .policy import ALWAYS, SINGLE_REPLIES, Policy
-from .rare import DROPPED, check_rare, count_nonzero, drop_rare
+from .rare import DROPPED, check_rare, count_nonzero, drop_rare, note_dropped
 from .rosters import isolated, pack_history, unpack_history
 from .site_ledger import SiteLedger, shortened
 from .versions import Hashes
@@ -109,7 +109,9 @@ class Gate:
                         "max_rounds": plan.max_rounds,
                         "plan": digest,
                         "data": self._data,
-                    } | ({} if sent is None else {"sent": sent})
+                    }
+                    row |= {} if sent is None else {"sent": sent}
+                    row |= {"site_means": True} if any(find_local(name).site_means for name in plan.functions) else {}
                     self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
             self.refused(run, str(error))
@@ -152,6 +154,8 @@ class Gate:
                 self._check_secured()
             if function.once and known and set(function.keeps) <= set(known):
                 raise PolicyError(f"rule set-up: what {function.short_name} tells was agreed in this epoch already")
+            if function is drop_rare and secured:
+                note_dropped(self._ledger, request.run, self._data, request.args)
         except PolicyError as error:
             self.refused(request.run, str(error), request.function)
             raise
@@ -235,9 +239,20 @@ class Gate:
         named = {"function": shortened(function)} if function else {}
         self._ledger.refuse(run=shortened(run), reason=shortened(reason), **named)
 
-    def failed(self, request: Request, reason: str) -> None:
-        """Write down that a function failed, which the coordinator is told."""
-        self._ledger.write(run=request.run, what="failed", reason=shortened(reason), function=request.function)
+    def failed(self, request: Request, reason: str, hidden: bool = False) -> None:
+        """Write down that a function failed, which the coordinator is told, or which is ``hidden`` among all sites."""
+        row = {"reason": shortened(reason), "function": request.function} | ({"data": self._data} if hidden else {})
+        self._ledger.write(run=request.run, what="failed", **row)
+
+    def is_silent(self, run: str) -> bool:
+        """Whether secured sums failed too often because of these rows, so that only noise leaves; written down."""
+        most = self._policy.max_failures
+        with self._ledger.locked():
+            silent = self._ledger.failures_about(self._data) >= most
+            if silent:
+                reason = f"rule max_failures = {most}: only noise leaves; see why it failed, then raise the rule"
+                self._ledger.write(run=run, what="silent", reason=reason)
+        return silent
 
     def _check_new(self, run: str, sent: int | None) -> None:
         """A plan that somebody recorded and sends again is old; the one that is carried out now may be told twice."""
@@ -276,11 +291,16 @@ class Gate:
             raise PolicyError(f"rule min_rows = {rules.min_rows}: this site has fewer")
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
-        self._check_features(plan.features)
+        check_features(plan.features, self._features)
 
     def _check_listed(self, name: str, plan: Plan) -> None:
         """Whether a function may run here; some have rules of their own."""
         if name in self._policy.functions:
+            if find_local(name).site_means and not self._policy.shows_site_means:
+                raise PolicyError(
+                    f"rule allow_site_means = false: {name!r} tells the means of few sites apart, in secured sums, too; fit with "
+                    "center='pooled', or have all sites allow it"
+                )
             return
         if name not in (count_nonzero.name, drop_rare.name):
             raise PolicyError(f"rule functions: {name!r} is not listed at this site")
@@ -295,20 +315,6 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, self._policy.min_changed_rows)
             self._ledger.versions.keep(self._data, self._rows)
-
-    def _check_features(self, wanted: tuple[str, ...] | int | None) -> None:
-        mine = self._features
-        if wanted is None or wanted == mine:
-            return
-        count = mine if isinstance(mine, int) else len(mine)
-        if isinstance(wanted, int) or isinstance(mine, int):
-            n = wanted if isinstance(wanted, int) else len(wanted)
-            if n != count:
-                raise PolicyError(f"rule features: the plan has {n} features, this site {count}")
-            return
-        differing = {"not here:": sorted(set(wanted) - set(mine)), "not in the plan:": sorted(set(mine) - set(wanted))}
-        detail = "; ".join(f"{what} {', '.join(some[:5])}" for what, some in differing.items() if some)
-        raise PolicyError(f"rule features: this site's columns are not the plan's ({detail or 'the same in another order'})")
 
     def _check_announced(self, run: str) -> Plan:
         if self._plan is None or run != self._run:

@@ -48,6 +48,7 @@ BOUNDS = {
     "unit": "entries of orthonormal vectors, at most 1",
     "rows": "sums of rows, at most sqrt(n tr C) about the origin",
     "squares": "sums of squares, not negative, at most n times the trace about the origin",
+    "pair": "sums of rows or of squares, each as a double and what rounding left of it (numerics/pairs.py)",
     "count": "a number of rows",
     "whole": "whole numbers of either sign, noise among them; the sum fits into 64 bits",
     "none": "no bound known before the run",
@@ -90,6 +91,7 @@ class LocalFunction:
     means: Mapping[str, str]
     setup: bool
     once: bool = False
+    site_means: bool = False
     doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
@@ -192,6 +194,7 @@ def local(
     doubt: Doubt | None = None,
     setup: bool = False,
     once: bool = False,
+    site_means: bool = False,
     name: str | None = None,
     version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
@@ -201,20 +204,17 @@ def local(
     ----------
     takes, sends : name -> shape
         Arguments after ``site``, in order, and what leaves the site: an array for one name, a tuple for several.
-    reads : names
-        What the function reads of ``site.kept``, also of what it keeps itself; to ask for any other name is an error.
-    keeps : names
-        What the function may remember at its site through ``Reply(keep=...)``.
+    reads, keeps : names
+        What it reads of ``site.kept``, also of what it keeps itself; and what it may keep there through ``Reply(keep=...)``.
     bound : name of a bound, or name -> bound
         Magnitude of the summed arrays; one of ``BOUNDS``.
     means : name -> meaning
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
     doubt : function, optional
         From what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply.
-    setup : bool
-        Rounds of this function are counted as set-up.
-    once : bool
-        Whether what it keeps is agreed once: a gate refuses a second call within an epoch, by this or another function.
+    setup, once, site_means : bool
+        Whether its rounds are counted as set-up; whether what it keeps is agreed once, so that a gate refuses a second call
+        within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow.
     name : str, optional
         What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
     version : int
@@ -223,11 +223,11 @@ def local(
 
     def mark(body: Callable[..., Any]) -> LocalFunction:
         _check_signature(body, tuple(takes or ()))
-        sent = {k: Shape.parse(v) for k, v in (sends or {}).items()}
+        taken, sent = ({k: Shape.parse(v) for k, v in (shapes or {}).items()} for shapes in (takes, sends))
         function = LocalFunction(
             name=f"{_declared_name(name, body)}/{int(version)}",
             body=body,
-            takes={k: Shape.parse(v) for k, v in (takes or {}).items()},
+            takes=taken,
             sends=sent,
             keeps=tuple(keeps),
             reads=tuple(reads),
@@ -235,6 +235,7 @@ def local(
             means=_meanings(means or {}, takes or {}, body),
             setup=setup,
             once=once,
+            site_means=site_means,
             doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__

@@ -90,3 +90,18 @@ def are_texts(value: Any) -> bool:
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number >= 0 that other machines can hold, too."""
     return type(value) is int and 0 <= value <= MAX_NUMBER
+
+
+def check_features(wanted: tuple[str, ...] | int | None, mine: tuple[str, ...] | int) -> None:
+    """Refuse a plan whose columns, or whose number of them, are not a site's own."""
+    if wanted is None or wanted == mine:
+        return
+    count = mine if isinstance(mine, int) else len(mine)
+    if isinstance(wanted, int) or isinstance(mine, int):
+        n = wanted if isinstance(wanted, int) else len(wanted)
+        if n != count:
+            raise PolicyError(f"rule features: the plan has {n} features, this site {count}")
+        return
+    differing = {"not here:": sorted(set(wanted) - set(mine)), "not in the plan:": sorted(set(mine) - set(wanted))}
+    detail = "; ".join(f"{what} {', '.join(some[:5])}" for what, some in differing.items() if some)
+    raise PolicyError(f"rule features: this site's columns are not the plan's ({detail or 'the same in another order'})")

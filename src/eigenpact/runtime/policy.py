@@ -32,6 +32,7 @@ ALWAYS = frozenset({"sum", "local"})
 FURTHER: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "secure": (str, '"allowed" or "required"', lambda value: value in ("allowed", "required")),
     "min_participants": (int, "a whole number >= 3: of two, each knows the other's part", lambda value: value >= 3),
+    "allow_site_means": (bool, "true or false", lambda _: True),
     "min_apart": (int, "a whole number >= 0", lambda value: value >= 0),
     "min_nonzero": (int, "a whole number >= 0", lambda value: value >= 0),
     "participants": (
@@ -100,6 +101,13 @@ class Policy:
     participants : mapping from site to public key
         With whom this site takes part in secured sums, by the keys that they made (``eigenpact site key``); empty for the keys
         of the federation's kits.
+    allow_site_means : bool
+        Whether functions may run whose sums tell the means of few sites apart, also secured ones: those of ``center="site"``.
+        By default only where ``secure`` is "allowed", for then single replies can be had in any case.
+    max_failures : int
+        Secured sessions that may fail because of this site's rows, for one version of them.  That some site failed shows, so
+        whoever provokes it learns a little each time; afterwards only noise leaves, until the owner, who finds the reasons in
+        the site's ledger, raises this.
     min_apart : int
         Fewest sites by which rosters of secured runs over the same rows may differ, as far as the sites that take part know of
         them (``rosters.py``); 0 if they must all be the same.
@@ -133,6 +141,8 @@ class Policy:
     secure: Literal["allowed", "required"] = "allowed"
     min_participants: int = 3
     participants: Mapping[str, str] = field(default_factory=dict, hash=False)
+    allow_site_means: bool | None = None
+    max_failures: int = 3
     min_apart: int = 0
     min_changed_rows: int = 10
     max_epsilon: float = 1.0
@@ -174,13 +184,18 @@ class Policy:
         return cls(**rules)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
+        """As JSON can hold it; what follows from other rules is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def grain(self) -> float:
         """The share of the pooled trace that replies are rounded to; 0 where they are exact."""
         return 0.0 if self.exact_replies else 2.0**-self.reply_bits
+
+    @property
+    def shows_site_means(self) -> bool:
+        """Whether functions may run whose sums tell the means of few sites apart."""
+        return self.secure != "required" if self.allow_site_means is None else self.allow_site_means
 
     @property
     def limits(self) -> Limits:

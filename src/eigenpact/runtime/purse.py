@@ -22,12 +22,12 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ from ..storage import open_regular, owner_only, parse_json, read_regular, replac
 from . import wire
 from .forms import misfit
 from .local import Arrays
+
+if TYPE_CHECKING:
+    from .site_ledger import SiteLedger
 
 Scales = Sequence[tuple[float, int]]
 """Standard deviations in steps, and how many numbers have each."""
@@ -109,6 +112,8 @@ class Purse:
     limits : Limits
     secret : bytes
         Names of questions are keyed with it.
+    ledger : SiteLedger, optional
+        Remembers what was spent, too: a budget file that is lost, or lacks lines, is noticed.
     data : function
         Gives the version of the rows.
     """
@@ -120,8 +125,9 @@ class Purse:
         limits: Limits | None = None,
         secret: bytes = b"",
         data: Callable[[], str] = str,
+        ledger: SiteLedger | None = None,
     ) -> None:
-        self.path, self.limits = path, limits or Limits()
+        self.path, self.limits, self._ledger = path, limits or Limits(), ledger
         self._secret, self._data = secret, data
         self._rows: list[dict[str, Any]] = []  # where there is no path
         self._noise: dict[str, NDArray[np.int64]] = {}
@@ -133,12 +139,16 @@ class Purse:
         name = hashlib.blake2b(wire.digest(asked, question.args).encode(), key=self._secret, digest_size=16).hexdigest()
         size = sum(count for _, count in scales)
         with self._locked() as file:
+            before = self._read(file)
+            self._check_whole(before)
             kept = self._kept(name, size)
             if kept is not None:
                 return kept
-            spent = [*self._read(file), self._row(question, rho, honest, name)]
+            spent = [*before, self._row(question, rho, honest, name)]
             self._check_limit(spent)
             self._write(file, spent[-1])
+            if self._ledger is not None:
+                self._ledger.write(what="noise", **{key: value for key, value in spent[-1].items() if key != "time"})
             drawn = np.concatenate([draw(scale, count) for scale, count in scales])
             self._keep(name, drawn)
         return drawn
@@ -168,6 +178,24 @@ class Purse:
         most = max(scale for scale, _ in scales)
         if not most <= LARGEST_DEVIATION:
             raise BudgetError(f"noise of {most:.1e} steps is more than 64-bit integers hold; ask for a larger epsilon")
+
+    def _check_whole(self, spent: list[dict[str, Any]]) -> None:
+        """Refuse to count on a budget file that was removed or cut short: what was spent stays spent."""
+        if self.path is None:
+            return
+        remembered = {} if self._ledger is None else self._ledger.noise()
+        lost = set(remembered) - {row["question"] for row in spent}
+        if lost:
+            raise BudgetError(
+                f"{self.path} lacks {len(lost)} of the {len(remembered)} questions that the site's ledger tells of: restore it, "
+                "or have it written anew from the ledger: eigenpact site budget KIT --restore"
+            )
+        drawn = self._place("any").parent
+        if not spent and self._ledger is None and drawn.is_dir() and any(drawn.iterdir()):
+            raise BudgetError(
+                f"{self.path} tells of no question, and {drawn} holds noise that was paid for: restore the file; whoever removes "
+                "the folder, too, forgets what was spent"
+            )
 
     def _check_limit(self, spent: list[dict[str, Any]]) -> None:
         most, delta = self.limits.max_epsilon, self.limits.max_delta
@@ -258,6 +286,22 @@ def read_budget(path: str | Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     return parsed(Path(path), written[: written.rfind(b"\n") + 1])
+
+
+def missing_from(budget: Sequence[Mapping[str, Any]], remembered: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Lines that a budget file lacks, by what the site's ledger remembers."""
+    there = {row["question"] for row in budget}
+    return [{key: row[key] for key in ROW} for question, row in remembered.items() if question not in there]
+
+
+def restore_budget(path: Path, ledger: SiteLedger) -> int:
+    """Append the lines that a budget file lacks; how many."""
+    purse = Purse(path)
+    with purse._locked() as file:
+        lines = missing_from(purse._read(file), ledger.noise())
+        for line in lines:
+            purse._write(file, line)
+    return len(lines)
 
 
 def parsed(path: Path | None, text: bytes) -> list[dict[str, Any]]:

@@ -17,16 +17,22 @@ coordinator who wants these columns.  He learns the pooled counts themselves in 
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import PolicyError
 from ..numerics.columns import columns_nonzero
-from .local import LocalFunction, Reply, local
+from .local import Arrays, LocalFunction, Reply, local
 
 if TYPE_CHECKING:
     from .site import Request, Site
+    from .site_ledger import SiteLedger
+
+MOST_SETS = 3
+"""Sets of features that may be dropped, in secured sums about one version of the rows.  Set-up tells one coarse number that is
+no sum over rows (``algorithms/second_moments.py``); whoever could choose the features freely would have one for each."""
 
 DROPPED = "dropped"
 """Under this name a site keeps the numbers of the columns that are zero to local functions."""
@@ -59,6 +65,20 @@ def rare_features(nonzero: np.ndarray[Any, Any], least: int) -> np.ndarray[Any, 
     [0, 2]
     """
     return np.flatnonzero(np.asarray(nonzero) < least)
+
+
+def note_dropped(ledger: SiteLedger, run: str, data: str, args: Arrays) -> None:
+    """Write down which features a secured run drops; refuse more sets than a few about the same rows."""
+    dropped = hashlib.sha256(rare_features(args[0], int(args[1])).astype("<i8").tobytes()).hexdigest()[:32]
+    with ledger.locked():
+        known = ledger.dropped(data)
+        if dropped in known:
+            return
+        if len(known) >= MOST_SETS:
+            raise PolicyError(
+                f"rule min_nonzero: {len(known)} other sets of features were dropped from these rows in secured sums"
+            )
+        ledger.write(run=run, what="dropped", data=data, features=dropped)
 
 
 def check_rare(rule: int, request: Request, function: LocalFunction, told: bool) -> None:

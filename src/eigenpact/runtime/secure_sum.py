@@ -11,7 +11,7 @@ so no pad does; a site that is asked again repeats its reply.
 
 *Which numbers.*  Where something was counted, 64-bit integers as they are.  Where the sum is bounded by the agreed trace, fixed
 numbers (``numerics/whole_numbers.py``) that cannot overflow: both ends find the unit in what was told at set-up, so that it
-need not be sent.  Else wide numbers, whose sum is ``math.fsum``'s.
+need not be sent.  Else wide numbers, whose sum is ``math.fsum``'s; a pair of doubles is one wide number, and its sum a pair.
 
 *What fails.*  Whether a function fails at a site, or a number exceeds its bound, depends on the site's rows, and a coordinator
 that chooses the arguments could find any number of one site's by halving: a trace that is told too small is refused.  So behind
@@ -39,7 +39,19 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import InputError, PolicyError, SiteError, WireError
-from ..numerics.whole_numbers import BITS, LIMBS, Words, add_wide, exponent_for, from_fixed, from_wide, negated, to_fixed, to_wide
+from ..numerics.whole_numbers import (
+    BITS,
+    LIMBS,
+    Words,
+    add_wide,
+    exponent_for,
+    from_fixed,
+    from_wide,
+    negated,
+    pair_from_wide,
+    to_fixed,
+    to_wide,
+)
 from .keys import Session, crypto
 from .local import Arrays, LocalFunction
 from .meanings import WHOLE
@@ -54,7 +66,7 @@ WITHIN = {"trace": 1.0, "traces": 8.0}
 """How many times the agreed trace a sum is at most, by its declared bound."""
 
 
-MOST = {"count": 2.0**53, "whole": 2.0**62, "fixed": 2.0**62, "wide": 2.0**224}
+MOST = {"count": 2.0**53, "whole": 2.0**62, "fixed": 2.0**62, "wide": 2.0**224, "pair": 2.0**224}
 """By form, what no sum of honest parts exceeds, and all but few words that are left of masks do."""
 
 
@@ -78,10 +90,22 @@ class Secured:
 
 @dataclass(frozen=True)
 class Form:
-    """How the numbers of one array are written: as they are, counted or otherwise whole, fixed at a power of two, or wide."""
+    """How the numbers of one array are written: as they are, counted or otherwise whole, fixed at a power of two, or wide.
 
-    kind: Literal["count", "whole", "fixed", "wide"]
+    A pair, which is the last axis of its array, is written as one wide number.
+    """
+
+    kind: Literal["count", "whole", "fixed", "wide", "pair"]
     exponent: int = 0
+
+    @property
+    def carries(self) -> bool:
+        """Whether each number has several words."""
+        return self.kind in ("wide", "pair")
+
+    def on_wire(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the words that an array of this shape is written as."""
+        return (*(shape[:-1] if self.kind == "pair" else shape), LIMBS) if self.carries else shape
 
 
 def agreed_trace(function: LocalFunction, args: Arrays, before: float) -> float:
@@ -95,7 +119,9 @@ def forms_of(function: LocalFunction, trace: float, sites: int) -> dict[str, For
     forms = {}
     for label, bound in function.bounds.items():
         limit = float(sites) if bound == "unit" else WITHIN.get(bound, 0.0) * trace
-        if bound in WHOLE:
+        if bound == "pair":
+            forms[label] = Form("pair")
+        elif bound in WHOLE:
             forms[label] = Form("count" if bound == "count" else "whole")
         else:
             forms[label] = Form("fixed", exponent_for(limit)) if 0 < limit < np.inf else Form("wide")
@@ -139,14 +165,14 @@ class Masked:
             if name != self.session.site:
                 self._add_pad(masks, forms, name, zeros)
         return tuple(
-            add_wide(part, mask) if form.kind == "wide" else np.add(part, mask, out=mask)
+            add_wide(part, mask) if form.carries else np.add(part, mask, out=mask)
             for part, mask, form in zip(words, masks, forms.values(), strict=True)
         )
 
     def noise(self, function: LocalFunction, shapes: Iterable[tuple[int, ...]]) -> Arrays:
         """Random words in place of a reply, which nobody can tell from a masked one."""
         forms = forms_of(function, self._trace, len(self.session.names)).values()
-        full = [(*shape, LIMBS) if form.kind == "wide" else shape for shape, form in zip(shapes, forms, strict=True)]
+        full = [form.on_wire(shape) for shape, form in zip(shapes, forms, strict=True)]
         return tuple(np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64).reshape(shape) for shape in full)
 
     def _add_pad(self, masks: list[Words], forms: Mapping[str, Form], other: str, zeros: bytes) -> None:
@@ -156,7 +182,7 @@ class Masked:
         for i, (mask, form) in enumerate(zip(masks, forms.values(), strict=True)):
             part = stream[at : at + mask.size].reshape(mask.shape)
             at += mask.size
-            if form.kind == "wide":
+            if form.carries:
                 masks[i] = add_wide(mask, part if adds else negated(part))
             elif adds:
                 mask += part
@@ -172,7 +198,7 @@ def combine(function: LocalFunction, forms: Mapping[str, Form], replies: Iterabl
             totals = [np.array(a) for a in arrays]
             continue
         for i, (a, form) in enumerate(zip(arrays, forms.values(), strict=True)):
-            if form.kind == "wide":
+            if form.carries:
                 totals[i] = add_wide(totals[i], a)
             else:
                 np.add(totals[i], a, out=totals[i])  # of arrays, also those of one number: scalars warn when they wrap
@@ -187,9 +213,9 @@ def check_encoded(function: LocalFunction, forms: Mapping[str, Form], arrays: Ar
         raise WireError(f"a masked reply of {function.short_name} holds words of 64 bits, not {[a.dtype.name for a in arrays]}")
     shown = []
     for a, form in zip(arrays, forms.values(), strict=False):  # how many there are is checked below
-        if form.kind == "wide" and (a.ndim < 1 or a.shape[-1] != LIMBS):
+        if form.carries and (a.ndim < 1 or a.shape[-1] != LIMBS):
             raise WireError(f"a wide number of {function.short_name} has {LIMBS} words, not {a.shape[-1:]}")
-        shown.append(a[..., 0] if form.kind == "wide" else a)
+        shown.append(a[..., :2] if form.kind == "pair" else a[..., 0] if form.carries else a)
     function.check_reply((*shown, *arrays[len(shown) :]), sizes)
 
 
@@ -217,6 +243,8 @@ def _as_words(label: str, array: np.ndarray[Any, Any], form: Form) -> Words:
     if counted:
         return np.asarray(array.astype(np.int64)).view(np.uint64)
     try:
+        if form.kind == "pair":
+            return add_wide(to_wide(array[..., 0]), to_wide(array[..., 1]))
         return to_fixed(array.astype(np.float64), form.exponent) if form.kind == "fixed" else to_wide(array)
     except InputError as error:
         raise PolicyError(f"rule secure: {label!r}: {error}") from error
@@ -225,6 +253,8 @@ def _as_words(label: str, array: np.ndarray[Any, Any], form: Form) -> Words:
 def _as_numbers(words: Words, form: Form) -> np.ndarray[Any, Any]:
     if form.kind in WHOLE:
         return words.view(np.int64)
+    if form.kind == "pair":
+        return pair_from_wide(words)
     return from_fixed(words, form.exponent) if form.kind == "fixed" else from_wide(words)
 
 

@@ -30,6 +30,7 @@ MOST_REFUSALS = 1000
 
 ROW: dict[str, Any] = {"time": str, "what": str}
 FURTHER: dict[str, Any] = {"run": str, "data": str, "plan": str, "columns": int, "epoch": int, "sent": int, "roster": list[str]}
+FURTHER |= {"question": str, "rho": float, "honest": int, "function": str}
 """What every row has, and what some have that is counted."""
 
 
@@ -121,6 +122,21 @@ class SiteLedger:
         """Requests of a run that failed here."""
         return self._rows["failed", run]
 
+    def failures_about(self, data: str) -> int:
+        """Secured sums that failed because of a version of the rows."""
+        return self._rows["failed about", data]
+
+    def dropped(self, data: str) -> Collection[str]:
+        """Sets of features, as digests, that were dropped from a version of the rows in secured sums."""
+        return self._dropped.get(data, ())
+
+    def noise(self) -> Mapping[str, Mapping[str, Any]]:
+        """By question, what was spent on noise."""
+        if self.path.exists():
+            with self.locked():
+                return dict(self._noise)
+        return {}
+
     def runs(self, data: str) -> int:
         """Runs admitted for a version of the rows."""
         return self._runs.get(data, 0)
@@ -150,6 +166,8 @@ class SiteLedger:
         self._columns: dict[str, int] = {}
         self._epochs: dict[str, set[int]] = {}
         self._rosters: dict[str, set[tuple[str, ...]]] = {}
+        self._dropped: dict[str, set[str]] = {}
+        self._noise: dict[str, dict[str, Any]] = {}
         self._plans: dict[str, set[tuple[str, str]]] = {}
         self._rows: Counter[tuple[str, str]] = Counter()  # what, run
         self._admissions, self._refusals = Lately(), Lately()
@@ -188,6 +206,12 @@ class SiteLedger:
             self._epochs.setdefault(run, set()).add(int(row.get("epoch", 0)))
         elif what == "session":
             self._rosters.setdefault(data, set()).add(tuple(row["roster"]))
+        elif what == "dropped":
+            self._dropped.setdefault(data, set()).add(str(row["features"]))
+        elif what == "noise":
+            self._noise[row["question"]] = {key: value for key, value in row.items() if key != "what"}
+        elif what == "failed" and data:
+            self._rows["failed about", data] += 1
         if what in COUNTED:
             self._rows[what, run] += 1
 

@@ -62,7 +62,7 @@ class SiteSession:
             except (BudgetError, FileError, MissingExtraError):
                 raise
             except EigenpactError as error:
-                self._gate.failed(request, str(error))
+                self._gate.failed(request, str(error), hidden=True)
                 self.masked.spoiled = True
         return None
 
@@ -122,6 +122,7 @@ class SiteSession:
                 self._gate.refused(request.run, str(error), request.function)
             raise
         self.masked = Masked(session)
+        self.masked.spoiled = self._gate is not None and self._gate.is_silent(request.run)
         return digest
 
     def remember(self) -> dict[str, Any]:

@@ -330,3 +330,26 @@ def test_the_share_between_sites_is_told_before_and_after():
     assert np.isclose(pca.between_site_share_before_, share(X), rtol=1e-10)
     assert np.isclose(pca.between_site_share_, share(X / X.std(axis=0)), rtol=1e-10)
     assert fitted(X).between_site_share_before_ is None
+
+
+def test_secured_sums_tell_no_means_of_single_sites_unless_batches_are_adjusted():
+    """Squares about sites' own means tell few sites apart: scaling does not ask for them, and nor does what lies between."""
+    prepare = (ep.prepare.Scale(),)
+    plain, secured = fitted(COUNTS, *prepare), fitted(COUNTS, *prepare, secure=True)
+    assert np.allclose(plain.components_, secured.components_, atol=1e-9)
+    assert plain.between_site_share_before_ is not None
+    assert secured.between_site_share_before_ is None
+    asked = {message.function for message in secured.ledger_}
+    assert "observed_pairs" in asked
+    assert not asked & {"observed_squares", "spread", "spread_by_feature"}
+    batches = fitted(COUNTS, ep.prepare.BatchAdjust(), secure=True)
+    assert any(message.function == "observed_squares" for message in batches.ledger_)
+
+
+def test_pairs_of_entries_with_holes_give_squares_about_the_mean_to_the_last_digits():
+    X = RNG.normal(1e6, 1.0, size=(90, 4))
+    X[RNG.random(X.shape) < 0.3] = np.nan
+    pca = fitted(X, ep.prepare.Scale(), sites=np.repeat(["A", "B", "C"], 30), missing="mean", k=2)
+    (filling, scaling) = pca.preparation_
+    filled = np.where(np.isnan(X), filling.arrays["values"], X)
+    assert np.allclose(scaling.arrays["scale"], filled.std(axis=0, ddof=1), rtol=1e-12, atol=0)

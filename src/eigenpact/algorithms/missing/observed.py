@@ -31,7 +31,8 @@ from ...runtime.rare import DROPPED
 from ..method import Part
 from ..parameters import check_n_components
 from ..rare import without_rare
-from ..setup import LARGEST_TRACE, OTHER_UNITS, Problem, Setup
+from ..setup import LARGEST_TRACE, Problem, Setup
+from ..spread import OTHER_UNITS
 
 FEW_DIGITS = 1e-13
 """Deviations below this share of the mean may be rounding errors of it."""

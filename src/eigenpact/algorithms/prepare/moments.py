@@ -7,10 +7,15 @@ Problem
 Rounds
     1. Sum of n_i, of the observed entries by feature, and of their values.
     2. Sum of squares about the site's own mean m_i, and of n_ij (m_ij - m_j)^2.  What is told, m, meets no single entry.
+    Or, where both together are enough:
+    2. Sums of the entries and of their squares as pairs of doubles, from which squares about m follow without loss.
+
+    The first form tells few sites' means apart, in secured sums, too (``second_moments.py`` says how), so a site's policy must
+    allow it there (``allow_site_means``), and how much lies between sites is not asked where sums are secured.
 
 Leaves the site
-    n_i and three vectors of length d, all summed.  Of a feature of which a site has fewer observed entries than its rule
-    ``min_rows`` it tells nothing, as if it had none: the pooled numbers are then those of the others.
+    n_i and three vectors of length d (of pairs, in the other form), all summed.  Of a feature of which a site has fewer observed
+    entries than its rule ``min_rows`` it tells nothing, as if it had none: the pooled numbers are then those of the others.
 
 References
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", Am. Stat. 37 (1983), on two passes.
@@ -28,9 +33,11 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...numerics.blocks import blocks
 from ...numerics.linalg import Array
+from ...numerics.pairs import column_pairs, deviations
 from ...numerics.site_rows import own_mean
 from ...runtime import Site, Sum, local
 from ..method import Part
+from ..second_moments import with_place
 
 
 @local(
@@ -50,11 +57,20 @@ def observed_sums(site: Site) -> Any:
     bound="squares",
     means={"mean": "centre"},
     setup=True,
+    site_means=True,
 )
 def observed_squares(site: Site, mean: Array) -> Any:
     """By feature, squared deviations of the observed entries about the site's own mean, and n_ij (m_ij - m_j)^2."""
     observed, own, within = own_moments(site.X, site.min_rows)
     return within, observed * (own - mean) ** 2
+
+
+@local(sends={"sums": "d 2", "squares": "d 2"}, bound="pair", setup=True)
+def observed_pairs(site: Site) -> Any:
+    """By feature, sums of the observed entries and of their squares, as pairs of doubles."""
+    observed, _, _ = own_moments(site.X, site.min_rows)
+    told = (observed > 0)[:, None]
+    return tuple(np.where(told, with_place(pairs), 0.0) for pairs in column_pairs(site.X, holes=True))
 
 
 def own_moments(X: Any, least: int) -> tuple[NDArray[np.int64], Array, Array]:
@@ -114,6 +130,13 @@ async def pooled_moments() -> Moments:
     return Moments(n, observed, mean, within, between)
 
 
+async def pooled_squares() -> tuple[NDArray[np.int64], Array, Array]:
+    """Observed entries (d,), their means (d,) and squared deviations about these (d,), which tell no site's mean."""
+    _, observed, mean = await pooled_means()
+    sums, squares = await Sum(observed_pairs)  # round 2
+    return observed, mean, deviations(observed, mean, sums, squares)
+
+
 async def share_between() -> float:
     """The share of the variance of the rows, as they are now, that lies between the sites' means."""
     found = await pooled_moments()
@@ -126,5 +149,6 @@ async def share_between() -> float:
 MOMENTS = Part(
     "Rows before they are prepared",
     {Sum: (observed_sums, observed_squares)},
-    "Before the first preparer of `prepare=`, for the share of variance between sites; and of some of the preparers.",
+    "Before the first preparer of `prepare=`, for the share of variance between sites, unless sums are secured; and of some of "
+    "the preparers.",
 )

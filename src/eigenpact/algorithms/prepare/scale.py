@@ -34,7 +34,7 @@ from ..method import Part
 from ..parameters import check_choice, check_positive
 from ..robust.thresholds import NORMAL_MEDIAN
 from .keeping import keeping, names_for
-from .moments import observed_squares, observed_sums, pooled_means, pooled_moments
+from .moments import observed_pairs, observed_sums, pooled_means, pooled_squares
 
 By = Literal["standard", "robust"]
 
@@ -83,8 +83,8 @@ class Scale:
 
     part: ClassVar[Part] = Part(
         "Columns centred and scaled",
-        {Sum: (observed_sums, observed_squares, count_parts), Local: (keep_scale,)},
-        'Of `Scale`; `count_parts` runs with `by="robust"`, `observed_squares` with "standard".',
+        {Sum: (observed_sums, observed_pairs, count_parts), Local: (keep_scale,)},
+        'Of `Scale`; `count_parts` runs with `by="robust"`, `observed_pairs` with "standard".',
     )
 
     def __post_init__(self) -> None:
@@ -106,12 +106,11 @@ class Scale:
 
 
 async def _standard() -> tuple[Array, Array]:
-    found = await pooled_moments()
-    squares = found.within + found.between
+    observed, mean, squares = await pooled_squares()
     if not np.all(np.isfinite(squares)):
         raise InputError("the squares of the values overflow; give the data in other units, for example divided by 1e100")
-    scale = np.sqrt(squares / np.maximum(found.observed - 1, 1))
-    return found.mean, np.where(scale > CONSTANT * np.abs(found.mean), scale, 1.0)
+    scale = np.sqrt(squares / np.maximum(observed - 1, 1))
+    return mean, np.where(scale > CONSTANT * np.abs(mean), scale, 1.0)
 
 
 async def _robust() -> tuple[Array, Array]:

@@ -22,7 +22,6 @@ from ...engines.flare.kits import Kit
 from ...engines.flower.engine import listens, serving
 from ...engines.flower.kits import HERE, FlowerKit
 from ...errors import EigenpactError, FileError, InputError
-from ...estimators.choices import find_joint_solver
 from ...storage import owner_only, parse_json, read_regular, write_private_json, writing
 from .. import running
 from ..consoles import stderr, stdout, tell
@@ -145,15 +144,12 @@ def run(
         folder = owned.folder / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         chosen = tuple(name.strip() for name in sites.split(",")) if sites else None
         named = list(owned.federation.taking_part(chosen, 0, owned.revoked())[0])
-        target = str(output.absolute())
         asked = Run(
-            components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
-            secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
+            components, str(output.absolute()), solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites,
+            round_timeout, secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
         )  # fmt: skip
-    pca = asked.estimator(engine=_engine(asked, folder, owned), journal=folder / "journal")
-    pca.set_params(prepare=pca.preparers(owned.federation.features))
-    if asked.missing != "em":
-        find_joint_solver(asked.solver, pca.engine)
+    pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
+    asked.check_solver(pca.engine)
     asked.check_output()
     if resume is None:
         asked.write(folder)

@@ -16,6 +16,7 @@ from ...runtime import Engine
 from ..options import (
     Center,
     CenterOption,
+    Describe,
     Files,
     GoOnWithout,
     Memory,
@@ -30,7 +31,7 @@ from ..options import (
     Tol,
 )  # fmt: skip
 from ..running import Settings, run
-from ..site_files import communicator, parse_components, read_together
+from ..site_files import communicator, parse_components, parse_descriptions, read_together
 
 
 def command(
@@ -51,6 +52,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="inprocess, or mpi under mpiexec: rank r reads files r, r + size, ...")
     ] = "inprocess",
+    describe: Describe = None,
     memory: Memory = None,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
@@ -61,7 +63,7 @@ def command(
 
     FILES are tables with samples as rows: text (.csv, .tsv), .parquet, arrays (.npy, .npz, .zarr, .h5), genotypes (.bed, .pgen,
     .vcf) or cells (.h5ad); file.h5:/path names a table within a file.  A site is named after its file, or as in name=path.
-    Columns are matched by name where files have names.
+    Columns are matched by name where files have names.  A file may be described by a TOML: see eigenpact describe.
 
     Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
     """
@@ -75,10 +77,11 @@ def command(
     try:
         parse_components(components)  # told before files are read
         limit = None if memory is None else parse_memory(memory)
+        descriptions = parse_descriptions(describe)
         plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
         chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        held, names = read_together(files, comm, proxy, asked.check_output, limit, missing=pca.takes_gaps)
+        held, names = read_together(files, comm, proxy, asked.check_output, descriptions, limit, missing=pca.takes_gaps)
         pca.set_params(prepare=pca.preparers(names))
         code = run(asked, pca, held, names, leads=leads, quiet=quiet)
     except EigenpactError:

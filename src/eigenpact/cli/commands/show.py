@@ -9,9 +9,11 @@ import typer
 
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
+from ...storage import check_file_target
 from .. import tables
 from ..consoles import stdout, tell
 from ..outputs import check_picture
+from ..score_files import write_loadings
 
 
 def command(
@@ -20,7 +22,10 @@ def command(
         bool, typer.Option("--ledger", help="List every message (round, function, from, to, bytes) instead of the summary.")
     ] = False,
     picture: Annotated[Path | None, typer.Option(help="Draw variances and loadings: .png, .pdf or .svg.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
+    loadings: Annotated[
+        Path | None, typer.Option(help="Write what each feature weighs in each component, its mean and its scale: .csv.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture or file of loadings.")] = False,
 ) -> None:
     """Show a model: sites, rows, solver, convergence, explained variance, and what left each site.
 
@@ -28,12 +33,17 @@ def command(
     """
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
+    if loadings is not None:
+        check_file_target(loadings, (".csv",), overwrite=overwrite)
     pca = load_model(model)
     console = stdout()
     tables.report(pca, console, every_message=ledger)
     if picture is not None:
         _draw(pca, picture)
         tell(console, f"The picture is in {picture}")
+    if loadings is not None:
+        write_loadings(loadings, pca)
+        tell(console, f"The loadings are in {loadings}")
 
 
 def _draw(pca: FederatedPCA, picture: Path) -> None:

@@ -10,10 +10,11 @@ import typer
 from rich import box
 from rich.table import Table
 
+from ...errors import FileError
 from ...numerics.accounting import epsilon_of
-from ...runtime import Limits, read_budget
+from ...runtime import Limits, SiteLedger, read_budget
 from ...runtime.local import short_name
-from ...runtime.purse import budget_beside, total_rho
+from ...runtime.purse import budget_beside, missing_from, restore_budget, total_rho
 from ..consoles import harmless, stdout, tell
 from ..kits import find_kit
 from ..site_settings import read_policy
@@ -23,16 +24,27 @@ def command(
     kit: Annotated[Path, typer.Argument()],
     policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
+    restore: Annotated[bool, typer.Option("--restore", help="Write what the ledger tells of, and the account lacks.")] = False,
 ) -> None:
     """Show what private runs have cost this site so far, and what is left.  Nothing is sent.
 
     KIT is the folder this site was given.  The account is the file beside the ledger whose name ends in .budget; a line is
-    written before a reply leaves.
+    written before a reply leaves.  The ledger remembers each, so that an account which was lost is noticed, and can be restored.
     """
     owned = find_kit(kit, "site")
     rules = read_policy(policy or owned.folder / "policy.toml")
-    file = budget_beside(ledger or owned.folder / "ledger.jsonl")
+    account = SiteLedger(ledger or owned.folder / "ledger.jsonl")
+    file = budget_beside(account.path)
+    if restore:
+        written = restore_budget(file, account)
+        tell(stdout(), f"Restored: {written} question(s), from {account.path}")
     spent = read_budget(file)
+    lost = missing_from(spent, account.noise())
+    if lost:
+        raise FileError(
+            f"{file} lacks {len(lost)} question(s) that {account.path} tells of; restore it, or have it written: "
+            f"eigenpact site budget {kit} --restore"
+        )
     if spent:
         stdout().print(_by_run(spent, rules.limits))
     tell(stdout(), _in_all(spent, rules.limits))

@@ -8,15 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ...data.site_rows import open_rows
+from ...data.readers import read_table
+from ...data.site_rows import agreed_rows
+from ...data.suggestion import examine
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
 from ...runtime import Policy, read_site_ledger
 from .. import tables
-from ..consoles import harmless, stdout
+from ..consoles import harmless, stdout, tell
 from ..kits import find_kit
 from ..site_settings import ALL_SOLVERS, SHIPPED, SiteFile, read_policy
+from .describe import told
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -39,17 +42,29 @@ def look(site: SiteFile, kit: PartyKit | None = None) -> bool:
     found: dict[str, Any] = {} if kit is None else {"a kit": kit}
     passed = [_line(table, found, what, check, site) for what, check in CHECKS.items()]
     stdout().print(table)
+    if "wrong features" in found:
+        suggest(site.data, found["a kit"].federation.features)
     return all(passed)
+
+
+def suggest(data: Path, features: tuple[str, ...] | int) -> None:
+    """Print the description that would mend a table, if it is one of text."""
+    try:
+        found = examine(data, None if isinstance(features, int) else features)
+    except EigenpactError:  # it was told above
+        return
+    tell(stdout(), f"{data.name} needs a description.  If this is right, write it to {data.name}.toml beside it:\n")
+    tell(stdout(), told(data, found))
 
 
 def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str], site: SiteFile) -> bool:
     try:
-        told, good = check(site, found), True
+        text, good = check(site, found), True
     except EigenpactError as error:
-        told, good = str(error), False
+        text, good = str(error), False
     except KeyError as missing:
-        told, good = f"cannot be checked without {missing.args[0]}", False
-    table.add_row(what, "ok" if good else "NO", harmless(told))
+        text, good = f"cannot be checked without {missing.args[0]}", False
+    table.add_row(what, "ok" if good else "NO", harmless(text, keep="\n"))
     return good
 
 
@@ -67,8 +82,14 @@ def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
 
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
     kit = found["a kit"]
-    found["rows"] = X = open_rows(kit.party, str(site.data), kit.federation.features)
-    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}"
+    try:
+        table = read_table(site.data)
+        found["rows"] = X = agreed_rows(kit.party, table, kit.federation.features)
+    except EigenpactError:
+        found["wrong features"] = True
+        raise
+    notes = "".join(f"\n{note}" for note in table.notes)
+    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:

@@ -109,7 +109,7 @@ class SiteFacts:
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
         gate = Gate(self.name, policy, ledger, n_rows=int(X.shape[0]), features=self.features, data=version, rows=rows)
-        purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version)
+        purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
 

@@ -137,7 +137,7 @@ def _orthonormal(W: Array) -> Array:
         raise InputError(
             f"components are not orthogonal (singular values {s.min():.3f} to {s.max():.3f}); give loadings, not scores"
         )
-    return U @ Vt
+    return np.asarray(U @ Vt)
 
 
 def _facts(program: str, k: int, n: int, names: Sequence[str]) -> dict[str, Any]:

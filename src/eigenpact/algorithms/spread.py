@@ -1,0 +1,92 @@
+"""How far rows spread about the mean that sites are told: the second round of set-up, where replies are seen one by one.
+
+Squared deviations about the site's own mean, and n_i times the square of its distance from the pooled one: a second pass over the
+rows, so that no two large numbers are subtracted.  Their sums tell the means of few sites apart, so where sums are secured others
+are made (``second_moments.py``), unless sites are centred at their own means.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..numerics.linalg import Array
+from ..numerics.rows import Rows
+from ..numerics.site_rows import own_mean
+from ..runtime import Reply, Site, local
+from .told import doubt_spread
+
+OWN = ("own", "within")
+"""A site's own mean with what rounding left of it, and its squared deviations: found in the second round, used after it."""
+
+LEAST_SQUARES = 1e-290
+"""Squares of a feature that add up to less have lost digits, or all of them."""
+
+NOISE = 1e-13
+"""Deviations below this share of the mean may be rounding errors of the mean."""
+
+OTHER_UNITS = "give the data in other units, for example"
+
+
+@local(
+    takes={"mean": "d"},
+    sends={"within": "", "between": "", "grain": ""},
+    keeps=OWN,
+    bound="squares",
+    means={"mean": "centre"},
+    doubt=doubt_spread,
+    setup=True,
+    site_means=True,
+    version=2,
+)
+def spread(site: Site, mean: Array) -> Reply:
+    """Squared deviations within the site, n_i ||m_i - m||^2 between the site's mean and the pooled one, and its ``grain``."""
+    within, between, keep = _spread_by_feature(site, mean)
+    return Reply((within.sum(), between.sum(), np.float64(site.grain**2)), keep)
+
+
+@local(
+    takes={"mean": "d"},
+    sends={"within": "d", "between": "d", "grain": ""},
+    keeps=OWN,
+    bound="squares",
+    means={"mean": "centre"},
+    doubt=doubt_spread,
+    setup=True,
+    site_means=True,
+    version=2,
+)
+def spread_by_feature(site: Site, mean: Array) -> Reply:
+    """As ``spread``, feature by feature; needed only to scale them."""
+    within, between, keep = _spread_by_feature(site, mean)
+    return Reply((within, between, np.float64(site.grain**2)), keep)
+
+
+def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array, dict[str, Array]]:
+    """Squared deviations (d,) within and between, those that are not zero stay so, however small; and what is kept of it."""
+    n = max(1, int(site.X.shape[0]))
+    own, within = own_mean(site.X)
+    keep, shift = {"own": own, "within": within}, (own[0] - mean) + own[1]
+    if np.any(within < LEAST_SQUARES):
+        within = not_lost(within, Rows(site.X, own[0]).column_largest() > NOISE * np.abs(own[0]))
+    return within, not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean)), keep
+
+
+def not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:
+    """The squares, but no zero where there ``really`` is something to square: then the least normal number."""
+    return np.where(really, np.maximum(squares, np.finfo(float).tiny), squares)
+
+
+def standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> Array:
+    """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
+    deviations = np.sqrt(squares / n)
+    constant = deviations <= (n_sites + 16) * np.finfo(float).eps * np.abs(mean)  # what rounding makes of a constant column
+    lost = np.flatnonzero(~constant & (squares < LEAST_SQUARES))
+    if lost.size:
+        more = f" and {lost.size - 1} more" if lost.size > 1 else ""
+        raise InputError(
+            f"the squares of the values underflow in feature {lost[0]}{more}, so their standard deviation is unknown; "
+            f"{OTHER_UNITS} multiplied by 1e100"
+        )
+    return np.where(constant, 1.0, deviations)

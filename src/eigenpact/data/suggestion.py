@@ -1,0 +1,261 @@
+"""Look through a text table, tell what is wrong with it and where, and suggest the description that mends it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import EigenpactError, InputError
+from .description import Description
+from .findings import SHOWN, Finding, near
+from .layout import LIKELY_MISSING, Layout
+from .table import ending
+from .text_blocks import advice
+from .text_bytes import blocks
+from .text_files import AFTER, ENDINGS, find_layout
+from .text_form import Form, Found, find_form
+
+CODES = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
+"""Numbers that often stand for missing ones; whether they do, only a person can say."""
+
+DISTINCT = 60
+"""Different cells of a column that are remembered."""
+
+TEXT_SHARE = 0.5
+"""A column of which more cells are words than numbers is one of text."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What was found in a file, what is wrong with it as it is, the description to write, and remarks for who writes it."""
+
+    description: Description
+    notes: tuple[Finding, ...]
+    problems: tuple[Finding, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass
+class _Column:
+    """What the cells of a column are."""
+
+    numbers: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    codes: Counter[float] = field(default_factory=Counter)
+    low: float = np.inf
+    high: float = -np.inf
+
+    def add(self, cell: str, form: Form, line: int) -> None:
+        number, word = form.number(cell), cell.strip()
+        if number is None:
+            if word in self.words or len(self.words) < DISTINCT:
+                self.words[word] += 1
+        elif word.lower() in form.marks:
+            self.missing[word] += 1
+        else:
+            self.numbers += 1
+            if number in CODES:
+                self.codes[number] += 1
+            elif np.isfinite(number):
+                self.low, self.high = min(self.low, number), max(self.high, number)
+        if (number is None or word.lower() in form.marks) and len(self.first) < DISTINCT:
+            self.first.setdefault(word, line)
+
+    @property
+    def is_text(self) -> bool:
+        words = sum(times for word, times in self.words.items() if word.lower() not in LIKELY_MISSING)
+        return words > TEXT_SHARE * (words + self.numbers)
+
+    def doubtful_codes(self) -> list[tuple[float, int]]:
+        """Codes that occur, far from all other numbers."""
+        found = self.codes.items()
+        return [(c, n) for c, n in found if (c < 0 <= self.low) or (c > 0 and 0 < 10 * self.high < c)]
+
+
+def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
+    """Look through a text table, of a large one the first 64 MB; ``agreed`` are the columns that are wanted."""
+    if ending(path) not in ENDINGS:
+        raise InputError(f"{path} is no text table; one is described for it by hand (docs/reference/descriptions.md)")
+    found = find_form(path, Description())
+    problems, notes, remarks = list(found.problems), list(found.notes), list[str]()
+    named: list[Finding] = []
+    layout = find_layout(path, found, Description(), named)
+    problems += named
+    columns = _tally(path, found, layout)
+    texts = [j for j, column in enumerate(columns) if column.is_text and j != layout.ids]
+    said = _described(found, layout, columns, texts)
+    if layout.header is not None:
+        said = _matched(said, layout, agreed, texts, problems, notes, remarks)
+    for j, column in enumerate(columns):
+        if j != layout.ids:
+            _judge(j, column, j in texts, found.form, layout, problems, notes, remarks)
+    return Suggestion(said, tuple(notes), tuple(problems[: 3 * SHOWN]), tuple(remarks))
+
+
+def _tally(path: Path, found: Found, layout: Layout) -> list[_Column]:
+    columns, size = [_Column() for _ in range(layout.n_cells)], 0
+    encoding = "utf-8" if found.form.encoding.startswith("utf") else found.form.encoding
+    for block in blocks(path, found.form.encoding):
+        reader = csv.reader(io.StringIO(block.data.decode(encoding, "replace"), newline=""), delimiter=found.form.separator)
+        for row in reader:
+            line = block.line + reader.line_num
+            if line > layout.skip and len(row) == layout.n_cells:
+                for column, cell in zip(columns, row, strict=True):
+                    column.add(cell, found.form, line)
+        size += len(block.data)
+        if size > AFTER:
+            break
+    return columns
+
+
+def _described(found: Found, layout: Layout, columns: list[_Column], texts: list[int]) -> Description:
+    """What the form, the row names and the marks of missing numbers are."""
+    asked = " ".join(problem.text for problem in found.problems)
+    marks = sorted({word for j, column in enumerate(columns) if j not in texts and j != layout.ids
+                    for word in column.words if word.lower() in LIKELY_MISSING})  # fmt: skip
+    names = layout.header or ()
+    return Description(
+        encoding=found.form.encoding,
+        separator=None if "separator = " in asked else found.form.separator,
+        decimal=None if "decimal = " in asked else found.form.decimal,
+        missing=tuple(marks),
+        id=None if layout.ids is None or not names or not names[layout.ids] else names[layout.ids],
+        labels=tuple(names[j] for j in texts) if names else (),
+    )
+
+
+def _matched(
+    said: Description, layout: Layout, agreed: Sequence[str] | None, texts: list[int], problems: list[Finding],
+    notes: list[Finding], remarks: list[str],
+) -> Description:  # fmt: skip
+    """The description with the columns that are wanted, renamed where they are nearly there."""
+    header = layout.header or ()
+    own = [name for j, name in enumerate(header) if j != layout.ids]
+    if agreed is None:
+        return said
+    rename = renamed(own, agreed)
+    line = layout.skip
+    for old, new in rename.items():
+        told = (
+            f"{new!r} is wanted and not there, and this is near: if it is the same, describe the file: [rename] {old} = {new!r}"
+        )
+        problems.append(Finding(told.replace("'", '"'), line, header.index(old) + 1, old))
+    have = [rename.get(name, name) for name in own]
+    for name in agreed:
+        if name not in have:
+            problems.append(Finding(f"the column {name!r} is wanted and not there, nor one whose name is near", line))
+            remarks.append(f"the column {name!r} is wanted and not there: if it has another name, add it below [rename]")
+    wanted = tuple(name for name in agreed if name in have)
+    if [name for name in have if name in wanted] != list(wanted):
+        notes.append(Finding("columns are in another order than agreed, and are matched by name", line))
+    labels = tuple(rename.get(header[j], header[j]) for j in texts)
+    return replace(said, rename=rename, columns=wanted, labels=tuple(name for name in labels if name not in wanted))
+
+
+def renamed(own: Sequence[str], agreed: Sequence[str]) -> dict[str, str]:
+    """Own name -> agreed name, of columns that are not agreed and near one that is missing.
+
+    >>> renamed(["age", "trest_bps", "x"], ["trestbps", "age"])
+    {'trest_bps': 'trestbps'}
+    """
+    lacking = [name for name in agreed if name not in own]
+    extra = [name for name in own if name not in agreed]
+    pairs = {old: near(old, lacking) for old in extra}
+    times = Counter(new for new in pairs.values() if new is not None)
+    return {old: new for old, new in pairs.items() if new is not None and times[new] == 1}
+
+
+def _judge(
+    j: int, column: _Column, is_text: bool, form: Form, layout: Layout, problems: list[Finding], notes: list[Finding],
+    remarks: list[str],
+) -> None:  # fmt: skip
+    """Tell what is in a column."""
+    name = layout.name(j)
+    for word, times in column.missing.items():
+        if word:
+            notes.append(Finding(f"{times} cells are {word!r} and missing", column.first.get(word), j + 1, name))
+    if is_text:
+        notes.append(Finding("it holds text, and is no feature", layout.skip or 1, j + 1, name))
+        return
+    for word, times in column.words.items():
+        told = f"{word!r} is not a number ({times} cells); {advice(word, form)}"
+        problems.append(Finding(told, column.first.get(word), j + 1, name))
+        if word.lower() not in LIKELY_MISSING:
+            remarks.append(f"line {column.first.get(word)}, column {j + 1} ({name!r}): {word!r} is no number: correct the file")
+    for code, times in column.doubtful_codes():
+        remarks.append(
+            f"column {j + 1} ({name!r}): {code:g} occurs {times} times, others are from {column.low:g} to {column.high:g}; "
+            f"if it stands for missing ones, add below [missing_in]: {json.dumps(name)} = [{code:g}]"
+        )
+
+
+def misnamed(headers: Mapping[Path, Sequence[str]]) -> list[str]:
+    """Columns of files that are near those of most other files, with their places; files without a header are left out."""
+    if len(headers) < 2:
+        return []
+    counts = Counter(name for header in headers.values() for name in header)
+    usual = [name for name, times in counts.items() if times > len(headers) / 2]
+    told = []
+    for path, header in headers.items():
+        for old, new in renamed(header, usual).items():
+            text = f"other files have {new!r}, which this one has not: if it is the same, describe the file: "
+            place = Finding(f'{text}[rename] {old} = "{new}"', 1, list(header).index(old) + 1, old)
+            told.append(f"{path}, {place.told()}")
+    return told
+
+
+def header_of(path: Path, said: Description) -> Sequence[str] | None:
+    """The names of a text table's columns, without that of row names; None if there are none or nothing can be told."""
+    if ending(path) not in ENDINGS:
+        return None
+    try:
+        layout = find_layout(path, find_form(path, said), said, [])
+    except (EigenpactError, OSError, csv.Error):
+        return None
+    names = [said.rename.get(name, name) for j, name in enumerate(layout.header or ()) if j != layout.ids]
+    return names if layout.header is not None else None
+
+
+def as_toml(said: Description, heads: Sequence[str] = ()) -> str:
+    """A description as a TOML file, after lines of remarks.
+
+    >>> print(as_toml(Description(separator=";", missing=("?", "-9"), rename={"a b": "c"}), ["seen"]), end="")
+    # seen
+    missing = ["?", "-9"]
+    separator = ";"
+    <BLANKLINE>
+    [rename]
+    "a b" = "c"
+    """
+    lines, tables = [f"# {_harmless(head)}" for head in heads], list[str]()
+    for each in fields(said):
+        value = getattr(said, each.name)
+        if value is None or (not isinstance(value, bool | str) and not value and each.name != "columns"):
+            continue
+        if isinstance(value, Mapping):
+            tables += ["", f"[{each.name}]", *(f"{_value(key)} = {_value(one)}" for key, one in value.items())]
+        else:
+            lines.append(f"{each.name} = {_value(value)}")
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], float):
+        return f"{{ unit = {_value(value[0])}, factor = {value[1]!r} }}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _harmless(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

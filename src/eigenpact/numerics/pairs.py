@@ -1,0 +1,153 @@
+"""Numbers as unevaluated sums of two doubles, which hold twice the digits: exact for whole numbers, nearly so for all others.
+
+A pair is the last axis of an array: the double nearest to the number, and what that rounding left.  Sums over the rows are made
+without rounding (Rump's extraction: what is above a power of two is split off, and adds up exactly), so they do not depend on
+who holds which rows; rounded once in the end, to a pair.
+
+References
+    S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", SIAM J. Sci. Comput. 31 (2008).
+    T. J. Dekker, "A floating-point technique for extending the available precision", Numer. Math. 18 (1971).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .linalg import Array
+from .rows import Rows, _to_numpy
+
+PASSES = 4
+"""Times that leading digits are split off: each takes 53 less the digits of the number of rows."""
+
+AT_ONCE = 1 << 15
+"""Dense entries that are looked at together: a CPU's cache holds them, and what is made of them."""
+
+SPLITTER = 134217729.0
+"""2^27 + 1."""
+
+
+def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
+    """Sums of the columns of X (n x d), and of their squares, as pairs (d, 2); with ``holes``, NaN adds nothing.
+
+    >>> sums, squares = column_pairs(np.array([[1e8, 1.0], [1.0, 1.0], [-1e8, 1.0]]))
+    >>> sums.tolist(), squares[0].tolist()
+    ([[1.0, 0.0], [3.0, 0.0]], [2e+16, 1.0])
+    """
+    rows = Rows(X)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it leaves
+        if rows.sparse:
+            entries, columns = rows.X.data.astype(np.float64), rows.X.indices
+            return _of_block(entries, rows.n, rows.d, columns)
+        sums, squares = np.zeros((rows.d, 2)), np.zeros((rows.d, 2))
+        for block in rows._blocks(small=True):
+            some, step = _to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
+            for begin in range(0, len(some), step):
+                part = some[begin : begin + step]
+                part = np.where(np.isnan(part), 0.0, part) if holes else part
+                first, second = _of_block(part, len(part), rows.d, None)
+                sums, squares = add(sums, first), add(squares, second)
+    return sums, squares
+
+
+def _of_block(entries: Array, n: int, d: int, columns: Any) -> tuple[Array, Array]:
+    """Of dense rows (n x d), or of sparse entries with their ``columns``: sums, and sums of squares, as pairs."""
+    squares, left = two_product(entries, entries)
+    sums = exact_sums(entries, n, d, columns)
+    return sums, add(exact_sums(squares, n, d, columns), exact_sums(left, n, d, columns))
+
+
+def exact_sums(entries: Array, n: int, d: int, columns: Any = None) -> Array:
+    """Sums by column, of at most n entries each, as pairs (d, 2)."""
+    total, rest = np.zeros((d, 2)), entries
+    for _ in range(PASSES):
+        if columns is None:
+            largest = np.maximum(rest.max(axis=0, initial=0.0), -rest.min(axis=0, initial=0.0))
+        else:
+            largest = np.zeros(d)
+            np.maximum.at(largest, columns, np.abs(rest))
+        if not np.all(np.isfinite(largest)):
+            return np.full((d, 2), np.inf)
+        if not largest.any():
+            break
+        above = np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] + int(np.ceil(np.log2(n + 2)))), 0.0)
+        above = above if columns is None else above[columns]
+        head = above + rest
+        head -= above
+        rest = rest - head
+        sums = head.sum(axis=0) if columns is None else np.bincount(columns, weights=head, minlength=d)
+        total = add(total, np.stack([sums, np.zeros(d)], axis=-1))
+    return total
+
+
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded sum, and what rounding left of it."""
+    total = a + b
+    other = total - a
+    return total, (a - (total - other)) + (b - other)
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded product, and what rounding left of it.
+
+    >>> bool(two_product(np.array(1 + 2.0**-30), np.array(1 + 2.0**-30))[1] == 2.0**-60)
+    True
+    """
+    product = a * b
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+def add(a: Array, b: Array) -> Array:
+    """Pairs (..., 2) added.
+
+    >>> add(np.array([1.0, 0.0]), np.array([2.0**-80, 0.0])).tolist() == [1.0, 2.0**-80]
+    True
+    """
+    high, left = two_sum(a[..., 0], b[..., 0])
+    low, lost = two_sum(a[..., 1], b[..., 1])
+    high, left = two_sum(high, left + low)
+    return np.stack(two_sum(high, left + lost), axis=-1)
+
+
+def added_up(pairs: Array) -> Array:
+    """The sum (2,) of pairs (d, 2)."""
+    total = np.zeros(2)
+    while len(pairs) > 1:
+        half = len(pairs) // 2
+        if len(pairs) % 2:
+            total = add(total, pairs[-1])
+        pairs = add(pairs[:half], pairs[half : 2 * half])
+    return add(total, pairs[0]) if len(pairs) else total
+
+
+def deviations(n: Any, mean: Array, sums: Array, squares: Array) -> Array:
+    """Squared deviations about the mean (d,) that n rows have, from pairs of their sums and squares (d, 2); all of them for (2,).
+
+    n may differ by feature (d,).
+
+    That is the sum of x^2 - 2 m x + m^2: of numbers that cancel, with twice the digits.
+
+    >>> x = np.array([[1e6], [1e6 + 1], [1e6 + 2]])
+    >>> deviations(3, x.mean(axis=0), *column_pairs(x)).tolist()
+    [2.0]
+    """
+    twice = _times(_times(sums, -2.0), mean)
+    own = _times(np.stack(two_product(mean, mean), axis=-1), np.asarray(n, dtype=np.float64))
+    shift = add(twice, own)
+    found = add(squares, shift if squares.ndim > 1 else added_up(shift))
+    return np.maximum(found[..., 0] + found[..., 1], 0.0)
+
+
+def _times(pairs: Array, factor: Any) -> Array:
+    """Pairs (..., 2) times doubles."""
+    high, left = two_product(pairs[..., 0], np.asarray(factor, dtype=np.float64))
+    return np.stack(two_sum(high, left + pairs[..., 1] * factor), axis=-1)
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """A double as the sum of two that have half the digits."""
+    large = SPLITTER * a
+    high = large - (large - a)
+    return high, a - high

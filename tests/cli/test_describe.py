@@ -1,0 +1,115 @@
+"""Hospitals' exports: every problem is named with its place, and the suggested descriptions mend them to the bit."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.data import hospitals
+
+from eigenpact.data.description import Description
+from eigenpact.data.readers import read_table
+from eigenpact.data.suggestion import as_toml, examine
+from eigenpact.errors import DataUnavailableError
+from eigenpact.estimators.model_files import load_model
+
+
+@pytest.fixture
+def exports(run):  # noqa: ARG001 - it works in a folder of its own
+    try:
+        hospitals.tables()
+    except DataUnavailableError as error:
+        pytest.skip(str(error))
+    Path("clean").mkdir()
+    Path("messy").mkdir()
+    return hospitals.write_clean(Path("clean"), hospitals.USED), hospitals.write_messy(Path("messy"))
+
+
+def test_four_hospitals(run, exports):
+    clean, messy = exports
+    assert run("fit", *clean, "-k", 3, "-o", "expected").exit_code == 0
+    first = run("fit", *messy, "-k", 3, "-o", "model")
+    assert first.exit_code == 2
+    assert not Path("model").exists()
+    for told in (
+        "error: messy/hungarian.csv, line 2, column 14: byte 0xd3 is not UTF-8 (in cp1252 it is 'Ó')",
+        "error: messy/switzerland.csv, line 2, column 14: byte 0xfc is not UTF-8",
+        "error: messy/hungarian.csv, line 2, column 13 ('thal'): '?' is not a number; if it stands for a missing one",
+        "error: messy/va.csv, line 1, column 11 ('trest_bps'): other files have 'trestbps', which this one has not",
+        "\nmessy/cleveland.csv, line 1: cells are separated by a semicolon (this is understood)",
+        "messy/cleveland.csv, line 2, column 10: numbers have a decimal comma, such as 2,3 (this is understood)",
+        "begin with: eigenpact describe messy/cleveland.csv -o messy/cleveland.csv.toml",
+    ):
+        assert told in first.stderr, told
+    for path in messy:
+        done = run("describe", path, "-o", f"{path}.toml", "--features", ",".join(hospitals.USED))
+        assert done.exit_code == 0, done.stderr
+    second = run("fit", *messy, "-k", 3, "-o", "model")
+    assert second.exit_code == 0, second.stderr
+    got, expected = load_model("model"), load_model("expected")
+    assert got.components_.tobytes() == expected.components_.tobytes()
+    assert got.explained_variance_.tobytes() == expected.explained_variance_.tobytes()
+    assert got.mean_.tobytes() == expected.mean_.tobytes()
+    assert tuple(got.feature_names_in_) == hospitals.USED
+
+
+def test_all_columns_have_the_same_bits_and_the_same_gaps(exports):
+    _, messy = exports
+    names, found = hospitals.tables()
+    for path in messy:
+        said = examine(path, names).description
+        table = read_table(path, said)
+        assert table.feature_names == names
+        expected = found[path.stem]
+        assert np.array_equal(np.isnan(table.X), np.isnan(expected))
+        assert np.nan_to_num(table.X).tobytes() == np.nan_to_num(expected).tobytes()
+        assert set(table.texts["hospital"]) == {hospitals.TOWNS[path.stem]}
+        assert Description.of(tomllib.loads(as_toml(said))) == said
+
+
+def write(text: str, name: str = "t.csv") -> Path:
+    Path(name).write_text(text, encoding="utf-8")
+    return Path(name)
+
+
+def test_what_only_a_person_can_decide(run):
+    path = write("id;a;b;town\n1;-9;1,234;x\n2;5;2,345;y\n3;7;9,999;z\n4;-9;1,111;x\n")
+    done = run("describe", path)
+    assert done.exit_code == 2
+    assert 'line 2, column 3: "1,234" may be 1.234 or 1234' in done.stderr
+    assert "DECIDE: column 2 ('a'): -9 occurs 2 times, others are from 5 to 7" in done.stdout
+    said = tomllib.loads(done.stdout)
+    assert "decimal" not in said
+    assert said["labels"] == ["town"]
+    write('decimal = ","\n' + done.stdout + "\n[missing_in]\na = [-9]\n", "t.csv.toml")
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, [[np.nan, 1.234], [5, 2.345], [7, 9.999], [np.nan, 1.111]])
+
+
+def test_columns_are_compared_with_those_agreed_on(run):
+    path = write("Age,chol (mg/dl),bmi2,x\n1,2,3,4\n")
+    done = run("describe", path, "--features", "age,chol,bmi1")
+    assert "t.csv, line 1, column 1 ('Age'): \"age\" is wanted and not there, and this is near" in done.stderr
+    assert "the column 'bmi1' is wanted and not there" in done.stderr
+    assert tomllib.loads(done.stdout)["rename"]["Age"] == "age"
+    write("age,chol,bmi1\n1,2,3\n", "other.csv")
+    assert run("describe", path, "--like", "other.csv").stdout == done.stdout
+    assert "give one of them" in run("describe", path, "--like", "other.csv", "--features", "age").stderr
+
+
+def test_fit_and_transform_take_a_description_by_name(run):
+    write("a;b\n1,5;2\n2,5;7\n0,5;?\n", "odd.csv")
+    write('missing = ["?"]\ncolumns = ["a"]\n', "odd.toml")
+    write("a\n1.5\n2.5\n0.5\n", "plain.csv")
+    assert run("fit", "plain.csv", "-k", 1, "-o", "plain").exit_code == 0
+    done = run("fit", "odd.csv", "-k", 1, "-o", "model", "--describe", "odd=odd.toml")
+    assert done.exit_code == 0, done.stderr
+    assert "odd: line 2, column 1: numbers have a decimal comma, such as 1,5" in done.stderr
+    assert load_model("model").components_.tobytes() == load_model("plain").components_.tobytes()
+    assert run("transform", "model", "odd.csv", "-o", "scores.npy", "--describe", "odd.toml").exit_code == 0
+    for given, told in (("odd", "is not SITE=TOML"), ("none=odd.toml", "which is no site"), ("odd=no.toml", "does not exist")):
+        wrong = run("fit", "odd.csv", "-k", 1, "-o", "other", "--describe", given)
+        assert wrong.exit_code == 2
+        assert told in wrong.stderr
