@@ -10,8 +10,8 @@ Rounds
     Then every site is told centre and scale once, and keeps them.
 
 Leaves the site
-    n_i, three vectors of length d and a number, all summed.  Whoever sees a single reply learns how many entries of a feature the site
-    lacks; a feature that it has once is told as it is.
+    n_i, three vectors of length d and a number, all summed.  Whoever sees a single reply learns how many entries of a feature
+    the site lacks; a feature that it has once is told as it is.
 """
 
 from __future__ import annotations
