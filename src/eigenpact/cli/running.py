@@ -11,10 +11,11 @@ import numpy as np
 from ..data.features_report import FeaturesReport
 from ..errors import InputError
 from ..estimators import FederatedPCA
+from ..estimators.choices import find_joint_solver
 from ..estimators.model_files import check_model_target, save_model
 from ..estimators.preparers import parse_preparer
 from ..report.watching import unwarned
-from ..runtime import Secured
+from ..runtime import Engine, Secured
 from . import tables
 from .consoles import stderr, stdout, tell
 from .options import preprocessing
@@ -57,6 +58,11 @@ class Settings:
         chosen = said | preprocessing(self.center, self.scale) | parameters
         pca = FederatedPCA(parse_components(self.components), **chosen)
         return pca if features is None else pca.set_params(prepare=pca.preparers(features))
+
+    def check_solver(self, engine: Engine) -> None:
+        """Refuse a solver that there is not."""
+        if self.missing != "em":  # which has its own, and tells itself
+            find_joint_solver(self.solver, engine)
 
     def check_output(self) -> None:
         """Refuse a folder that the model cannot be written to."""

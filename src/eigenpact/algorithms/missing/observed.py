@@ -6,12 +6,12 @@ Problem
 
 Rounds
     1. Sum of sites, rows, entries that are there, and of these entries, by feature.
-    2. Sum of squared deviations about the mean, and of n_ij (m_ij - m_j)^2, by feature: a second pass, as in ``setup.py``.
+    2. Sum of squared deviations about the mean, by feature, and of n_ij (m_ij - m_j)^2 over all of them: a second pass.
     Then every site is told centre and scale once, and keeps them.
 
 Leaves the site
-    n_i, and four vectors of length d, all summed.  Whoever sees a single reply learns how many entries of a feature the site
-    lacks; a feature that it has once is told as it is.
+    n_i, three vectors of length d and a number, all summed.  Whoever sees a single reply learns how many entries of a feature
+    the site lacks; a feature that it has once is told as it is.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ def sum_observed(site: Site) -> Any:
 
 @local(
     takes={"mean": "d"},
-    sends={"squares": "d", "between": "d"},
+    sends={"squares": "d", "between": ""},
     bound="squares",
     means={"mean": "centre"},
     setup=True,
 )
 def spread_observed(site: Site, mean: Array) -> Any:
-    """By feature, squared deviations from the mean of entries that are there, and what the site's own mean has of them."""
+    """By feature, squared deviations from the mean of entries that are there; and what the site's own means have of them all."""
     d = int(site.X.shape[1])
     squares, sums, seen = np.zeros(d), np.zeros(d), np.zeros(d)
     for X, here in observed(site.X):
         Y = np.where(here, X - mean, 0.0)
         squares, sums, seen = squares + (Y * Y).sum(axis=0), sums + Y.sum(axis=0), seen + here.sum(axis=0)
-    return squares, np.minimum(sums**2 / np.maximum(1.0, seen), squares)
+    return squares, np.float64(np.minimum(sums**2 / np.maximum(1.0, seen), squares).sum())
 
 
 @local(
@@ -136,7 +136,7 @@ async def agree_on_observed(problem: Problem, names: tuple[str, ...] = ()) -> Ob
     if problem.scale is not None:
         deviations = np.sqrt(squares / count)
         scale = np.where(deviations <= FEW_DIGITS * np.abs(mean), 1.0, deviations)
-    variances, share = squares / count / scale**2, between / count / scale**2
+    variances = squares / count / scale**2
     centre = mean if problem.center == "pooled" else np.zeros(d)
     if problem.center is False:
         variances = variances + (mean / scale) ** 2
@@ -153,7 +153,7 @@ async def agree_on_observed(problem: Problem, names: tuple[str, ...] = ()) -> Ob
         scale=scale,
         trace=total,
         grain=0.0,
-        between_share=float(share.sum() / (squares / count / scale**2).sum()) if squares.any() else 0.0,
+        between_share=float(between / squares.sum()) if squares.any() else 0.0,
         offset=0.0 if problem.center is False else float(np.hypot.reduce(mean / scale)),
         n_components=n_components,
         center=problem.center,

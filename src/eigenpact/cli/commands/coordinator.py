@@ -22,7 +22,6 @@ from ...engines.flare.kits import Kit
 from ...engines.flower.engine import listens, serving
 from ...engines.flower.kits import HERE, FlowerKit
 from ...errors import EigenpactError, FileError, InputError
-from ...estimators.choices import find_joint_solver
 from ...storage import owner_only, parse_json, read_regular, write_private_json, writing
 from .. import running
 from ..consoles import stderr, stdout, tell
@@ -160,8 +159,7 @@ def run(
 def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
     """Carry a run out, new or resumed; give the exit code."""
     pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
-    if asked.missing != "em":
-        find_joint_solver(asked.solver, pca.engine)
+    asked.check_solver(pca.engine)
     asked.check_output()
     if new:
         asked.write(folder)
