@@ -9,7 +9,7 @@ MESSAGES ?= 100000
 FILES ?= 5000
 SCHEDULES ?= 100
 SEED ?= 0
-TABLES ?= statistical consensus privacy security foundation engines exactness personalized robust graph
+TABLES ?= statistical files consensus privacy security foundation engines exactness personalized robust graph
 MINUTES ?= 90
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
