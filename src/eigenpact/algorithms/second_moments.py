@@ -81,7 +81,10 @@ def coarse(x: float) -> np.float64:
 
 async def spread_by_moments(n: int, mean: Array, by_feature: bool) -> tuple[Any, float, Any]:
     """Squared deviations about the pooled mean (d,), or all of them; the share of them between sites, roughly; and ``grain``."""
-    sums, squares, within, grains = await Sum(second_moments_by_feature if by_feature else second_moments)
+    if by_feature:
+        sums, squares, within, grains = await Sum(second_moments_by_feature)
+    else:
+        sums, squares, within, grains = await Sum(second_moments)
     total = deviations(n, mean, sums, squares)
     whole = float(np.sum(total))
     return total, min(1.0, max(0.0, 1 - float(within) / whole)) if whole > 0 else 0.0, grains

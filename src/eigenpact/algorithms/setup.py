@@ -327,7 +327,10 @@ async def _agree_on_spread(problem: Problem, n: int, n_sites: int, mean: Array) 
         total, share, grains = await spread_by_moments(n, mean, by_feature)
         within, between = total, np.zeros_like(total)
     else:
-        within, between, grains = await Sum(spread_by_feature if by_feature else spread, mean)
+        if by_feature:
+            within, between, grains = await Sum(spread_by_feature, mean)
+        else:
+            within, between, grains = await Sum(spread, mean)
         total, apart = float(np.sum(within + between)), float(np.sum(between))
         share = apart / total if total > 0 else 0.0
     if not by_feature:
