@@ -142,3 +142,15 @@ def test_an_allele_that_nobody_carries_is_no_mismatch():
     places = ("1", "1"), np.array([10, 20]), ("rs0", "rs1")
     found = match_variants(Variants(*places, ("0", "A"), ("G", "C")), Variants(*places, ("0", "A"), ("G", "C")))
     assert found.relation.tolist() == [SAME, SAME]
+
+
+def test_a_table_without_alleles_beside_genotypes_is_refused():
+    """One site counts the other allele, and a third has a plain table: nobody would have known."""
+    places = ("1",), np.array([10]), ("rs0",)
+    sites = {
+        "a": Columns(1, ("rs0",), Variants(*places, ("A",), ("G",))),
+        "b": Columns(1, ("rs0",), Variants(*places, ("G",), ("A",))),
+        "c": Columns(1, ("rs0",)),
+    }
+    with pytest.raises(InputError, match="does not say which allele it counts"):
+        agree_on_features(sites)
