@@ -104,6 +104,12 @@ def test_encodings_that_are_known(write, encoding, note):
         (b"1;2,3\n4;5,6\n", None),
         (b"1;2|3;4\n5;6|7;8\n", r"may be separated by a semicolon \(3 columns\) or a bar \(2 columns\)"),
         (b'a,b\n1,"2,5"\n', r"line 2, column 2 \('b'\): '2,5' is not a number; .*decimal = \",\""),
+        (
+            b'age,chol\n"1,234",5\n',
+            r"'1,234' is not a number; it may be 1.234 or 1234: if 1.234, .*decimal = .*; if 1234, save the",
+        ),
+        (b'a,b\n1,"1,234.5"\n', r"'1,234.5' is not a number; its commas group thousands: save the file without them"),
+        (b'a,b\n1,"1,234,567"\n', r"'1,234,567' is not a number; its commas group thousands"),
         (b"a;b\n1,5;2\n1.500,5;2\n", r"line 3, column 1 \('a'\): '1.500,5' is not a number; numbers here have a decimal comma"),
         (b"a,b\n1,?\n", r"line 2, column 2 \('b'\): '\?' is not a number; .*missing = \[\"\?\"\]"),
         (b"1,?\n3,4\n", "line 1: .*neither a row of numbers nor a header"),

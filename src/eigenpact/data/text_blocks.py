@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .findings import SHOWN, Finding
 from .layout import LIKELY_MISSING, Layout
 from .text_bytes import Block, count_lines
-from .text_form import COMMA_NUMBER, Form, likely_encoding, not_utf8
+from .text_form import COMMA_NUMBER, GROUPED, THOUSANDS, Form, likely_encoding, not_utf8, two_readings
 
 NAN_WORDS = ("", "NA", "NaN", "nan", "N/A", "n/a", "na", "#N/A", "NULL", "null", "Null")
 
@@ -252,6 +252,10 @@ def advice(cell: str, form: Form, name: str | None = None) -> str:
     word = cell.strip()
     if word.lower() in LIKELY_MISSING:
         return f'if it stands for a missing one, describe the file: missing = ["{word}"]'
+    if form.decimal == "." and THOUSANDS.fullmatch(word):
+        return two_readings(word)
+    if form.decimal == "." and GROUPED.fullmatch(word):
+        return "its commas group thousands: save the file without them"
     if form.decimal == "." and COMMA_NUMBER.fullmatch(word):
         return 'if the comma is the decimal sign, describe the file: decimal = ","'
     if form.decimal == "," and re.fullmatch(r"[+-]?[\d.]+(,\d+)?", word):
