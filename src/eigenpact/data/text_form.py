@@ -32,6 +32,8 @@ COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 DOT_NUMBER = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,\d{3}){2,}(?:\.\d*)?|,\d{3}\.\d*)")
+NUMBERLIKE = re.compile(r"\W*\d")
+"""How a cell begins that holds a number and more, such as "<5" or "120/80"; a name such as "p1" begins with letters."""
 UNDEFINED_IN_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
