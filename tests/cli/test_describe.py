@@ -103,6 +103,14 @@ def test_columns_of_names_with_digits_are_labels(run):
     assert tomllib.loads(done.stdout)["labels"] == ["ward"]
 
 
+def test_a_first_column_of_groups_becomes_labels(run):
+    done = run("describe", write("sex,a\nmale,1\nfemale,2\nmale,3\n"))
+    assert done.exit_code == 0
+    assert "'male' stands in lines 2 and 4" in done.stderr
+    assert tomllib.loads(done.stdout)["labels"] == ["sex"]
+    assert "id" not in tomllib.loads(done.stdout)
+
+
 def test_codes_apart_from_negative_numbers(run):
     rows = [(-9, -9, 40 + i, -20 + i) for i in range(17)] + [(-0.5, 3, 99, -9), (2.5, 1, 120, 20)]
     done = run("describe", write("a,b,w,z\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)))

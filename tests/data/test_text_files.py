@@ -126,6 +126,21 @@ def test_what_is_doubtful_is_asked(write, content, told):
 
 
 @pytest.mark.usefixtures("reader")
+def test_a_first_column_of_text_that_repeats_is_asked_about(write):
+    path = write("sex,a\nmale,1\nfemale,2\nmale,3\n")
+    with pytest.raises(ProblemsError, match=r"line 4, column 1 \('sex'\): 'male' stands in lines 2 and 4.*labels = \[\"sex\"\]"):
+        read_table(path)
+    for said in ({"labels": ["sex"]}, {"categorical": ["sex"]}, {"drop": ["sex"]}):
+        table = read_table(path, Description.of(said))
+        assert (table.row_ids, table.X.tolist()) == (None, [[1], [2], [3]])
+    assert read_table(path, Description(id="sex")).row_ids == ("male", "female", "male")
+    assert read_table(write("id,a\nmale,1\nmale,2\n")).row_ids == ("male", "male")
+    assert read_table(write("who,a\nu,1\nv,2\n")).row_ids == ("u", "v")
+    with pytest.raises(ProblemsError, match="'120/80' is not a number"):
+        read_table(write("bp,a\n120/80,1\n130/80,2\n"))
+
+
+@pytest.mark.usefixtures("reader")
 def test_all_problems_are_told_at_once(write):
     rows = "".join(f"{i},x{i % 20},?\n" for i in range(300))
     with pytest.raises(ProblemsError) as caught:
@@ -230,7 +245,7 @@ def test_columns_of_a_file_without_a_header(write):
         ({"rename": {"trestbps": "x"}}, r"rename names 'trestbps', .*did you mean 'trest_bps'"),
         ({"id": "pid"}, "id names 'pid'"),
         ({"units": {"kg": "kg"}}, "units names 'kg'"),
-        ({"missing_in": {"c": [0]}}, "missing names 'c'"),
+        ({"missing_in": {"c": [0]}}, "missing_in names 'c'"),
         ({"labels": ["town"]}, "labels names 'town'"),
         ({"drop": ["town"]}, "drop names 'town'"),
         ({"drop": ["age", "trest_bps"]}, "no column is left"),

@@ -30,11 +30,11 @@ SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
     """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
-    Text: a first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one
-    of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was found out about
-    separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file holds a matrix
-    saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
-    are used.
+    Text: a first line with a cell that is not a number is a header.  A first column of text, all different, or one whose header
+    is empty or one of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was
+    found out about separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file
+    holds a matrix saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and
+    "row_ids" next to it are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
     ``.toml``.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 

@@ -75,7 +75,33 @@ def find_layout(path: Path, found: Found, description: Description, problems: li
     lines = list(islice(found.form.rows(found.text), 2))
     if not lines:
         raise FileError(f"{path} is empty; give a table with at least one row")
-    return read_layout(lines, found.form.number, found.form.separator, description, problems)
+    layout = read_layout(lines, found.form.number, found.form.separator, description, problems)
+    if layout.ids is None or layout.known_ids:
+        return layout
+    repeated = _repeated(found, layout.ids, layout.skip)
+    if repeated is None:
+        return layout
+    word, first, again = repeated
+    name = layout.name(layout.ids)
+    told = (
+        f"{word!r} stands in lines {first} and {again}, so that this column of text hardly names the rows; describe the file: "
+        f'labels = ["{name}"] or categorical = ["{name}"] if it holds groups, drop = ["{name}"] to leave it out, '
+        f'id = "{name}" if it names the rows nevertheless'
+    )
+    problems.append(Finding(told, again, layout.ids + 1, name))
+    return replace(layout, ids=None)
+
+
+def _repeated(found: Found, column: int, skip: int) -> tuple[str, int, int] | None:
+    """The first cell of a column that occurs twice in the first lines, and where; None if all are different."""
+    lines: dict[str, int] = {}
+    for line, row in found.form.rows(found.text):
+        if line > skip and column < len(row):
+            word = row[column].strip()
+            if word in lines:
+                return word, lines[word], line
+            lines[word] = line
+    return None
 
 
 def _gather(path: Path, seen: Found, layout: Layout, memory: int | None, problems: list[Finding]) -> Table:
