@@ -111,6 +111,24 @@ def test_a_first_column_of_groups_becomes_labels(run):
     assert "id" not in tomllib.loads(done.stdout)
 
 
+def test_a_column_that_numbers_the_rows_is_told_and_suggested_as_names(run):
+    path = write("age,patient_id,visit_no\n61,101,1\n48,102,2\n55,107,1\n39,110,1\n")
+    done = run("fit", path, "-k", 1, "-o", "model")
+    assert done.exit_code == 0
+    assert "column 2 ('patient_id'): whole numbers, all different, are taken for a feature" in done.stderr
+    assert 'id = "patient_id" or drop = ["patient_id"]' in done.stderr
+    assert "visit_no" not in done.stderr
+    done = run("describe", path)
+    assert done.exit_code == 0
+    said = tomllib.loads(done.stdout)
+    assert said["id"] == "patient_id"
+    assert "DECIDE: column 2 ('patient_id'): its whole numbers are all different, and taken for the rows' names" in done.stdout
+    table = read_table(path, Description.of(said))
+    assert (table.feature_names, table.row_ids, table.notes) == (("age", "visit_no"), ("101", "102", "107", "110"), ())
+    assert "id" not in tomllib.loads(run("describe", path, "--features", "patient_id,age").stdout)
+    assert read_table(path, Description(columns=("patient_id", "age"))).notes == ()
+
+
 def test_codes_apart_from_negative_numbers(run):
     rows = [(-9, -9, 40 + i, -20 + i) for i in range(17)] + [(-0.5, 3, 99, -9), (2.5, 1, 120, 20)]
     done = run("describe", write("a,b,w,z\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)))

@@ -16,6 +16,7 @@ from . import array_readers, columnar_files, genotype_files, grouped_files, spre
 from .budgets import in_pieces, memory_for_rows
 from .checks import check_numeric
 from .description import Description, description_of
+from .numbering import numberings
 from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
@@ -75,7 +76,8 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
-    return _checked(file, replace(table, X=in_pieces(table.X, memory), notes=notes))
+    table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
+    return replace(table, notes=(*notes, *numberings(table, said)))
 
 
 def site_name(path: str | os.PathLike[str]) -> str:

@@ -17,6 +17,7 @@ from ..errors import EigenpactError, InputError
 from .description import Description
 from .findings import SHOWN, Finding, near
 from .layout import LIKELY_MISSING, Layout
+from .numbering import may_number
 from .table import ending
 from .text_blocks import advice
 from .text_bytes import blocks
@@ -54,6 +55,7 @@ class _Column:
     codes: Counter[float] = field(default_factory=Counter)
     low: float = np.inf
     high: float = -np.inf
+    different: set[float] | None = None
 
     def add(self, cell: str, form: Form, line: int) -> None:
         number, word = form.number(cell), cell.strip()
@@ -64,6 +66,8 @@ class _Column:
             self.missing[word] += 1
         else:
             self.numbers += 1
+            if self.different is not None and number.is_integer():
+                self.different.add(number)
             if number in CODES:
                 self.codes[number] += 1
             elif np.isfinite(number):
@@ -75,6 +79,12 @@ class _Column:
     def is_text(self) -> bool:
         words = sum(times for word, times in self.words.items() if word.lower() not in LIKELY_MISSING)
         return words > TEXT_SHARE * (words + self.numbers)
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether all cells are whole numbers and different, under a name for such ones."""
+        alone = not self.words and not self.missing and self.numbers > 1
+        return alone and self.different is not None and len(self.different) == self.numbers
 
     @property
     def is_numberlike(self) -> bool:
@@ -105,6 +115,7 @@ def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
         problems, notes, remarks = list(found.problems), list(found.notes), list[str]()
         layout = find_layout(path, found, Description(), problems)
         columns = _tally(path, found, layout)
+        layout = _with_numbering(layout, columns, agreed or (), remarks)
     texts = [j for j, column in enumerate(columns) if column.is_text and not column.is_numberlike and j != layout.ids]
     said = _described(found, layout, columns, texts)
     if layout.header is not None:
@@ -119,7 +130,8 @@ def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
 
 
 def _tally(path: Path, found: Found, layout: Layout) -> list[_Column]:
-    columns, size = [_Column() for _ in range(layout.n_cells)], 0
+    names = layout.header or [""] * layout.n_cells
+    columns, size = [_Column(different=set() if may_number(name) else None) for name in names], 0
     encoding = "utf-8" if found.form.encoding.startswith("utf") else found.form.encoding
     for block in blocks(path, found.form.encoding):
         reader = csv.reader(io.StringIO(block.data.decode(encoding, "replace"), newline=""), delimiter=found.form.separator)
@@ -132,6 +144,16 @@ def _tally(path: Path, found: Found, layout: Layout) -> list[_Column]:
         if size > AFTER:
             break
     return columns
+
+
+def _with_numbering(layout: Layout, columns: list[_Column], agreed: Sequence[str], remarks: list[str]) -> Layout:
+    """The layout with a column that numbers the rows as that of their names, if there is none yet."""
+    found = [j for j, column in enumerate(columns) if column.numbers_rows and layout.name(j) not in agreed]
+    if layout.ids is not None or not found or len(columns) < 2:
+        return layout
+    told = "its whole numbers are all different, and taken for the rows' names; if it is a feature, delete the line: id = "
+    remarks.append(f"column {found[0] + 1} ({layout.name(found[0])!r}): {told}{json.dumps(layout.name(found[0]))}")
+    return replace(layout, ids=found[0])
 
 
 def _described(found: Found, layout: Layout, columns: list[_Column], texts: list[int]) -> Description:
