@@ -150,11 +150,19 @@ def _problems_of_all(
     advice = [line for error in wrong.values() for line in error.advice]
     headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
     problems += misnamed({file: header for file, header in headers.items() if header is not None})
-    first = files[next(iter(wrong))]
     like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-    if any("describe" in problem for problem in problems):
-        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+    mendable = [name for name, file in files.items() if any(_asks_for_description(problem, file) for problem in problems)]
+    described = {name: file.with_name(f"{file.name}.toml") for name, file in files.items()}
+    new = [files[name] for name in mendable if name not in said and not described[name].exists()]
+    if new:
+        advice.append(f"A description can mend this; begin with: eigenpact describe {new[0]} -o {new[0]}.toml{like}")
+    advice += [f"{files[name]} is described by {described[name].name}: mend it there" for name in mendable
+               if name not in said and described[name].exists()]  # fmt: skip
     return ProblemsError(problems, advice)
+
+
+def _asks_for_description(problem: str, file: Path) -> bool:
+    return problem.startswith((f"{file},", f"{file}:")) and "describe" in problem.removeprefix(str(file))
 
 
 def site_of(entry: str | os.PathLike[str]) -> str:
