@@ -236,7 +236,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
-        return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
+        settings = super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
+        return settings | {"agreement": settings.pop("features")}  # in a journal, features are names of columns
 
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)
