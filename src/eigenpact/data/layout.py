@@ -142,7 +142,7 @@ def _check_names(own: Sequence[str], agreed: Sequence[str], said: Description, p
         "drop": said.drop,
         "id": () if said.id is None else (said.id,),
         "units": tuple(said.units),
-        "missing": tuple(said.missing_in),
+        "missing_in": tuple(said.missing_in),
         "categorical": said.categorical,
         "labels": said.labels,
     }
@@ -207,8 +207,8 @@ def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
 
 
 def _is_broken_number(cell: str) -> bool:
-    """Whether a cell is no number, but hardly a name either: it has a comma too much, or is a mark of missing numbers."""
-    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-]", cell.strip())
+    """Whether a cell is no number, but hardly a name either: it has a sign too much, or is a mark of missing numbers."""
+    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-<>=~/ ]", cell.strip())
 
 
 def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:
