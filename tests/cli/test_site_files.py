@@ -179,3 +179,14 @@ def test_categories_have_the_scores_of_transform_and_unknown_ones_are_refused(ru
     write("new.csv", NAMES, X, {"sex": ["x", *sex[1:]]})
     told = refused("transform", "model", "new.csv", "-o", "new.npy", "--project")
     assert "column 'sex' holds 'x'; agreed on are 'f', 'm'" in told
+
+
+@pytest.mark.parametrize("files", [("few.bed", "yri.bed"), ("yri.bed", "few.bed")])
+def test_strict_refuses_further_variants_in_whatever_order_files_come(run, refused, genotypes, files):
+    write_bed("few.bed", genotypes[:, :9], IDS[:9], ALLELES[:9])
+    told = refused("fit", *files, "-k", 2, "-o", "both")
+    what = {"few.bed": "the 9 of 'few', 'yri' has in addition 3;", "yri.bed": "the 12 of 'yri', 'few' lacks 3;"}
+    assert f"sites have different variants: compared with {what[files[0]]}" in told
+    result = run("fit", *files, "-k", 2, "-o", "both", "--features", "intersection")
+    assert result.exit_code == 0, result.output
+    assert ep.load_model("both").n_features_in_ == 9
