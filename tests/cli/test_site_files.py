@@ -190,3 +190,14 @@ def test_strict_refuses_further_variants_in_whatever_order_files_come(run, refus
     result = run("fit", *files, "-k", 2, "-o", "both", "--features", "intersection")
     assert result.exit_code == 0, result.output
     assert ep.load_model("both").n_features_in_ == 9
+
+
+def test_categories_that_two_sites_write_in_two_ways_are_refused_or_told(run, refused, rows):
+    for name, (one, other) in {"a": ("0.0", "1.0"), "b": ("m", "f")}.items():
+        write(f"{name}.csv", NAMES, rows[name], {"sex": [one if i % 3 else other for i in range(len(rows[name]))]})
+        Path(f"{name}.csv.toml").write_text('categorical = ["sex"]\n')
+    told = "column 'sex': sites have no category in common, 'a' has '0.0', '1.0'; 'b' has 'f', 'm'"
+    assert told in refused("fit", "a.csv", "b.csv", "-k", 2, "-o", "model", "-q")
+    result = run("fit", "a.csv", "b.csv", "-k", 2, "-o", "model", "--features", "intersection")
+    assert result.exit_code == 0, result.output
+    assert told in " ".join(result.stderr.split())
