@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import eigenpact as ep
@@ -79,7 +80,7 @@ def write_bed(name, G, ids, alleles):
         "allele_1": [a for a, _ in alleles],
         "allele_2": [b for _, b in alleles],
     }
-    bed_reader.to_bed(name, G, properties=properties)
+    bed_reader.to_bed(name, np.ascontiguousarray(G), properties=properties)
 
 
 def test_alleles_swapped_at_one_site_give_the_same_bits_and_the_same_scores(run, rows):
@@ -103,3 +104,100 @@ def test_alleles_swapped_at_one_site_give_the_same_bits_and_the_same_scores(run,
     for file in ("b.bed", "b2.bed"):
         assert run("transform", "plain", file, "-o", f"{file}.npy").exit_code == 0
     assert np.load("b.bed.npy").tobytes() == np.load("b2.bed.npy").tobytes()
+
+
+# -- transform --project matches variants and categories as transform does ------------------------
+
+IDS, ALLELES = [f"rs{j}" for j in range(12)], [("A", "G"), ("C", "T"), ("A", "C")] * 4
+
+
+@pytest.fixture
+def genotypes(run):
+    G = np.random.default_rng(3).integers(0, 3, size=(30, 12)).astype(float)
+    write_bed("yri.bed", G, IDS, ALLELES)
+    assert run("fit", "yri.bed", "-k", 2, "-o", "model").exit_code == 0
+    assert run("transform", "model", "yri.bed", "-o", "plain.npy").exit_code == 0
+    return G
+
+
+@pytest.mark.parametrize("options", [("--project",), ("--errors",)])
+def test_genotypes_of_the_fit_have_the_scores_of_transform(run, genotypes, options):
+    result = run("transform", "model", "yri.bed", "-o", "s.csv", *options)
+    assert result.exit_code == 0, result.output
+    assert "counted as missing" not in result.stdout
+    assert "ignored" not in result.stdout
+    scores = np.loadtxt("s.csv", delimiter=",", skiprows=1, usecols=(1, 2))
+    assert len(scores) == len(genotypes)
+    np.testing.assert_allclose(scores, np.load("plain.npy"), atol=1e-9)
+
+
+def test_shrinkage_of_genotypes(run, genotypes):
+    assert run("transform", "model", "yri.bed", "-o", "s.npy", "--shrinkage", "corrected").exit_code == 0
+    pca = ep.load_model("model")
+    counted = np.array([name.endswith(f"{a}/{b}") for name, (a, b) in zip(pca.feature_names_in_, ALLELES, strict=True)])
+    X = pd.DataFrame(np.where(counted, genotypes, 2 - genotypes), columns=pca.feature_names_in_)
+    truth = pca.project(X, shrinkage="corrected")
+    np.testing.assert_allclose(np.load("s.npy"), truth.scores, atol=1e-9)
+
+
+def test_variants_that_are_absent_swapped_or_of_other_alleles(run, genotypes):
+    swap = np.arange(12) % 2 == 0
+    alleles = [pair[::-1] if s else pair for pair, s in zip(ALLELES, swap, strict=True)]
+    alleles[5] = ("A", "G")  # in place of A and C
+    swapped = np.where(swap, 2 - genotypes, genotypes)
+    write_bed(
+        "few.bed", np.delete(swapped, 1, axis=1)[:, ::-1], np.delete(IDS, 1)[::-1].tolist(), (alleles[:1] + alleles[2:])[::-1]
+    )
+    result = run("transform", "model", "few.bed", "-o", "s.npy", "--project")
+    assert result.exit_code == 0, result.output
+    told = next(line for line in result.stdout.splitlines() if "counted as missing" in line)
+    assert [name.split()[0] for name in told.split("missing: ")[1].split(", ")] == ["rs1", "rs5"]
+    pca = ep.load_model("model")
+    counted = np.array([name.endswith(f"{a}/{b}") for name, (a, b) in zip(pca.feature_names_in_, ALLELES, strict=True)])
+    held = np.delete(np.arange(12), [1, 5])
+    X = np.where(counted, genotypes, 2 - genotypes) - pca.mean_
+    truth = np.linalg.lstsq(pca.components_[:, held].T, X[:, held].T, rcond=None)[0].T
+    np.testing.assert_allclose(np.load("s.npy"), truth, atol=1e-9)
+
+
+def test_categories_have_the_scores_of_transform_and_unknown_ones_are_refused(run, refused):
+    rng = np.random.default_rng(2)
+    X, sex = rng.normal(size=(40, 3)) * [9, 15, 40] + [54, 130, 220], ["f" if i % 3 else "m" for i in range(40)]
+    for name in ("a", "new", "more"):
+        Path(f"{name}.csv.toml").write_text(f"categorical = {['sex', 'arm'] if name == 'more' else ['sex']}\n")
+    write("a.csv", NAMES, X, {"sex": sex})
+    assert run("fit", "a.csv", "-k", 2, "-o", "model").exit_code == 0
+    assert run("transform", "model", "a.csv", "-o", "plain.npy").exit_code == 0
+    result = run("transform", "model", "a.csv", "-o", "s.npy", "--project")
+    assert result.exit_code == 0, result.output
+    assert "missing" not in result.stdout
+    np.testing.assert_allclose(np.load("s.npy"), np.load("plain.npy"), atol=1e-9)
+    write("more.csv", NAMES, X, {"sex": sex, "arm": ["left"] * 40})
+    result = run("transform", "model", "more.csv", "-o", "more.npy", "--project")
+    assert "The table has in addition, ignored: arm" in result.stdout
+    np.testing.assert_allclose(np.load("more.npy"), np.load("plain.npy"), atol=1e-9)
+    write("new.csv", NAMES, X, {"sex": ["x", *sex[1:]]})
+    told = refused("transform", "model", "new.csv", "-o", "new.npy", "--project")
+    assert "column 'sex' holds 'x'; agreed on are 'f', 'm'" in told
+
+
+@pytest.mark.parametrize("files", [("few.bed", "yri.bed"), ("yri.bed", "few.bed")])
+def test_strict_refuses_further_variants_in_whatever_order_files_come(run, refused, genotypes, files):
+    write_bed("few.bed", genotypes[:, :9], IDS[:9], ALLELES[:9])
+    told = refused("fit", *files, "-k", 2, "-o", "both")
+    what = {"few.bed": "the 9 of 'few', 'yri' has in addition 3;", "yri.bed": "the 12 of 'yri', 'few' lacks 3;"}
+    assert f"sites have different variants: compared with {what[files[0]]}" in told
+    result = run("fit", *files, "-k", 2, "-o", "both", "--features", "intersection")
+    assert result.exit_code == 0, result.output
+    assert ep.load_model("both").n_features_in_ == 9
+
+
+def test_categories_that_two_sites_write_in_two_ways_are_refused_or_told(run, refused, rows):
+    for name, (one, other) in {"a": ("0.0", "1.0"), "b": ("m", "f")}.items():
+        write(f"{name}.csv", NAMES, rows[name], {"sex": [one if i % 3 else other for i in range(len(rows[name]))]})
+        Path(f"{name}.csv.toml").write_text('categorical = ["sex"]\n')
+    told = "column 'sex': sites have no category in common, 'a' has '0.0', '1.0'; 'b' has 'f', 'm'"
+    assert told in refused("fit", "a.csv", "b.csv", "-k", 2, "-o", "model", "-q")
+    result = run("fit", "a.csv", "b.csv", "-k", 2, "-o", "model", "--features", "intersection")
+    assert result.exit_code == 0, result.output
+    assert told in " ".join(result.stderr.split())

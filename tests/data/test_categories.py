@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from eigenpact.data.categories import all_categories, categories_in, categories_named, one_hot
+from eigenpact.data.categories import all_categories, categories_apart, categories_in, categories_named, one_hot
 from eigenpact.data.readers import Table
 from eigenpact.errors import InputError
 from eigenpact.numerics.sources import ArraySource
@@ -47,3 +47,12 @@ def test_free_text_and_columns_without_names_are_refused():
         categories_in(table([f"t{i}" for i in range(1001)]))
     with pytest.raises(InputError, match="no names"):
         categories_in(Table(np.ones((1, 1)), None, texts={"sex": ("f",)}, categorical=("sex",)))
+
+
+def test_categories_are_apart_only_where_two_sites_have_some_and_none_in_common():
+    assert categories_apart({"A": {"sex": ("f", "m")}, "B": {"sex": ("m",)}, "C": {"sex": ()}, "D": {}}, "strict") == ()
+    sites = {"A": {"sex": ("f", "m")}, "B": {"sex": ("f",)}, "C": {"sex": ("0", "1")}, "D": {"sex": ()}}
+    (told,) = categories_apart(sites, "union")
+    assert told == "column 'sex': sites have no category in common, 'A' has 'f', 'm'; 'B' has 'f'; 'C' has '0', '1'"
+    with pytest.raises(InputError, match=r"column 'sex': sites have no category in common, 'A' has 'f', 'm'; .*intersection"):
+        categories_apart(sites, "strict")

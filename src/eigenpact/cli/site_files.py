@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.agreement import Agreement, Columns, agree_on_features, check_gaps
-from ..data.categories import Dictionary, all_categories, categories_in, one_hot, one_hot_names
+from ..data.categories import Dictionary, all_categories, categories_apart, categories_in, one_hot, one_hot_names
 from ..data.checks import check_finite
 from ..data.description import Description
 from ..data.features_report import FeaturesReport
@@ -126,6 +126,7 @@ def read_together(
     told = share(comm, {"error": error, "sites": facts})
     everyone = _merge(told, len(files))
     dictionary = all_categories(site["categories"] for site in everyone.values())
+    apart = categories_apart({name: site["categories"] for name, site in everyone.items()}, features)
     agreed = agree_on_features({name: _columns(site, dictionary) for name, site in everyone.items()}, features)
     check_gaps(agreed, filled=missing)
     for name, site in everyone.items():
@@ -135,7 +136,7 @@ def read_together(
         raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
     whole = {name: one_hot(table, dictionary, f"site {name!r}") for name, table in read.items()}
     held = {name: take_columns(table.X, agreed.plans[name]) for name, table in whole.items()}
-    return Read(held, agreed.features, replace(agreed.report, notes=agreed.report.notes + _units(everyone, agreed)))
+    return Read(held, agreed.features, replace(agreed.report, notes=agreed.report.notes + apart + _units(everyone, agreed)))
 
 
 def _facts(name: str, table: Table) -> dict[str, Any]:

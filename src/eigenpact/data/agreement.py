@@ -231,7 +231,8 @@ def _agree_on_variants(sites: Mapping[str, tuple[Columns, Variants]], mode: str)
         mismatched |= found.relation == MISMATCHED
         absent |= found.relation == ABSENT
     bad = doubtful | mismatched | (absent if mode != "union" else False)
-    if mode == "strict" and bad.any():
+    further = any(np.count_nonzero(found.columns >= 0) < len(sites[name][1].ids) for name, found in matched.items())
+    if mode == "strict" and (bad.any() or further):
         raise _different_variants(sites, matched, bad, flips)
     keep = np.flatnonzero(~bad)
     if not keep.size:

@@ -57,6 +57,34 @@ def all_categories(sites: Iterable[Dictionary]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(values)) for name, values in merged.items()}
 
 
+def categories_apart(sites: Mapping[str, Dictionary], mode: str) -> tuple[str, ...]:
+    """Columns of which two sites have categories, and none in common, in words: perhaps they write the same in two ways.
+
+    ``strict`` refuses them.
+
+    >>> categories_apart({"A": {"sex": ("0", "1")}, "B": {"sex": ("f", "m")}}, "intersection")
+    ("column 'sex': sites have no category in common, 'A' has '0', '1'; 'B' has 'f', 'm'",)
+    """
+    told = []
+    for name in all_categories(sites.values()):
+        own = {site: set(found[name]) for site, found in sites.items() if found.get(name)}
+        apart = [site for site, mine in own.items() if any(mine.isdisjoint(others) for others in own.values())]
+        if apart:
+            each = "; ".join(f"{site!r} has {_listed(sorted(own[site]))}" for site in apart[:SHOWN])
+            more = f"; and {len(apart) - SHOWN} more sites" if len(apart) > SHOWN else ""
+            told.append(f"column {name!r}: sites have no category in common, {each}{more}")
+    if told and mode == "strict":
+        raise InputError(
+            f"{'; '.join(told[:SHOWN])}; write the same category in the same way at all sites, or, if they do differ, take them "
+            "as they are with --features intersection"
+        )
+    return tuple(told)
+
+
+def _listed(values: Sequence[str]) -> str:
+    return ", ".join(map(repr, values[:SHOWN])) + (f" and {len(values) - SHOWN} more" if len(values) > SHOWN else "")
+
+
 def categories_named(features: Sequence[str], columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The categories of columns that an agreed list of features names, in its order.
 
@@ -91,9 +119,9 @@ def _indicators(cells: Sequence[str], categories: Sequence[str], name: str, whos
     at = {value: j for j, value in enumerate(categories)}
     unknown = sorted(set(cells) - set(at) - {""})
     if unknown:
-        shown = ", ".join(map(repr, unknown[:SHOWN])) + (f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else "")
         raise InputError(
-            f"{whose}: column {name!r} holds {shown}; agreed on are {', '.join(map(repr, categories)) or 'no categories'}: "
+            f"{whose}: column {name!r} holds {_listed(unknown)}; agreed on are "
+            f"{', '.join(map(repr, categories)) or 'no categories'}: "
             "correct the cells, or list what stands for a missing one in the file's description"
         )
     rows = np.array([at.get(cell, -1) for cell in cells], dtype=np.intp)

@@ -7,12 +7,14 @@ The agreed list of features is in the site's kit, and says all that is agreed: n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, PolicyError
+from ..numerics.placed import Placed
 from .agreement import SitePlan, plan_for
 from .alleles import AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, match_variants, variants_named
 from .categories import categories_named, one_hot
@@ -118,3 +120,18 @@ def rows_for_model(table: Table, features: Sequence[str], whose: str) -> Any:
         hints = _hints(table, tuple(features))
         raise InputError(f"{whose}, compared with the model, {' and '.join(told)}; rename, drop or add columns{hints}")
     return take_columns(table.X, plan)
+
+
+def rows_with_gaps(table: Table, features: Sequence[str], whose: str) -> tuple[Any, list[str], list[str]]:
+    """As :func:`rows_for_model`, NaN in columns that the table lacks: the rows, features that it lacks, columns not in use.
+
+    A variant whose alleles cannot be compared with the model's is lacking; a category that the model does not know is refused.
+    """
+    known = tuple(name for name, values in categories_named(features, table.categorical).items() if values)
+    unknown = [name for name in table.categorical if name not in known]
+    table, plan = fitted_to(replace(table, categorical=known), features, whose)
+    columns = np.arange(table.X.shape[1]) if plan.columns is None else plan.columns
+    used = set(columns.tolist())
+    extra = [name for j, name in enumerate(table.feature_names or ()) if j not in used]
+    X = Placed(table.X, columns) if plan.swapped is None else take_columns(table.X, plan)
+    return X, [features[j] for j in plan.lacking], sorted(extra + unknown)

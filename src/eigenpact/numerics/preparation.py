@@ -50,8 +50,7 @@ class Step:
 
     def apply(self, X: Any) -> Any:
         """Changed rows (n x d); X stays as it is.  Those of a source are changed when they are read."""
-        if (scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse)) and not KINDS[self.kind].sparse:
-            raise InputTypeError(f"sparse rows cannot be prepared by {self.kind!r}, which would fill them; give a dense table")
+        check_dense_enough(X, self.kind)
         if isinstance(X := as_rows(X), RowSource):
             return ChangedRows(X, self.apply)
         check_preparable(X)
@@ -59,6 +58,12 @@ class Step:
 
     def __str__(self) -> str:
         return KINDS[self.kind].tells(self.arrays)
+
+
+def check_dense_enough(X: Any, kind: str) -> None:
+    """Refuse sparse rows where a kind of step would fill them."""
+    if (scipy.sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse)) and not KINDS[kind].sparse:
+        raise InputTypeError(f"sparse rows cannot be prepared by {kind!r}, which would fill them; give a dense table")
 
 
 def check_preparable(X: Any) -> None:

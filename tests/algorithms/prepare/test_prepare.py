@@ -132,6 +132,11 @@ def test_scaling_that_leaves_zero_where_it_is_gives_the_same_components(form, ma
     assert np.all(changed[COUNTS == 0] == 0)
 
 
+def test_genotypes_refuse_sparse_rows():
+    with pytest.raises(InputTypeError, match="sparse rows cannot be prepared by 'genotypes', which would fill them"):
+        fitted(scipy.sparse.csr_matrix(np.minimum(COUNTS, 2)), ep.prepare.GenotypeScale())
+
+
 def test_scaling_that_centres_refuses_sparse_rows():
     with pytest.raises(InputTypeError, match=r"sparse rows would be filled .* use Scale\(center=False\)"):
         fitted(scipy.sparse.csr_matrix(COUNTS), ep.prepare.Scale())

@@ -33,7 +33,7 @@ from ...errors import InputError
 from ...numerics.blocks import some_rows
 from ...numerics.changes import check_genotypes
 from ...numerics.linalg import Array
-from ...numerics.preparation import Step
+from ...numerics.preparation import Step, check_dense_enough
 from ...runtime import Local, Reply, Site, Sum, local
 from ..method import Part
 from ..parameters import check_choice
@@ -51,6 +51,7 @@ def count_alleles(site: Site) -> Any:
     d = int(site.X.shape[1])
     observed, copies = np.zeros(d, dtype=np.int64), np.zeros(d)
     for part in some_rows(site.X):
+        check_dense_enough(part, "genotypes")
         G = np.asarray(part, dtype=np.float64)
         check_genotypes(G)
         seen = ~np.isnan(G)

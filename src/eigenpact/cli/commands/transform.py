@@ -8,18 +8,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from ...data.budgets import memory_for_rows, parse_memory
 from ...data.checks import SHOWN, check_finite, match_columns
 from ...data.description import Description
 from ...data.readers import Table, read_table, site_name, split_dataset
-from ...data.site_rows import rows_for_model
+from ...data.site_rows import rows_for_model, rows_with_gaps
 from ...errors import FileError, InputError
 from ...estimators import FederatedPCA
 from ...estimators.model_files import load_model
-from ...numerics.placed import Placed
 from ..consoles import stdout, tell
 from ..options import Memory, Scores
 from ..score_files import Part, Scored, check_scores_target, projections_of, scores_of, write_parts
@@ -86,18 +84,7 @@ def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
 
 def _project(output: Path, pca: FederatedPCA, table: Table, file: Path, *, errors: bool, shrinkage: str) -> None:
     """Write scores of rows in which entries or columns are missing, and tell what was."""
-    X, wanted, names = table.X, getattr(pca, "feature_names_in_", None), table.feature_names
-    if wanted is not None and names is not None:
-        at = {name: j for j, name in enumerate(names)}
-        order = np.array([at.get(str(name), -1) for name in wanted], dtype=np.intp)
-        lacking = [str(name) for name, j in zip(wanted, order, strict=True) if j < 0]
-        if len(lacking) == len(wanted):
-            raise InputError(f"{file} has none of the model's features, such as {', '.join(lacking[:SHOWN])}; rename its columns")
-        _tell_columns("lacks, counted as missing", lacking)
-        _tell_columns("has in addition, ignored", sorted(set(names) - {str(name) for name in wanted}))
-        X = Placed(X, order)
-    else:
-        X = _in_order(pca, table, file)
+    X = _placed(pca, table, file)
     by_prior = 0
 
     def counted(parts: Iterator[Part]) -> Iterator[Part]:
@@ -111,6 +98,21 @@ def _project(output: Path, pca: FederatedPCA, table: Table, file: Path, *, error
     if by_prior:
         tell(stdout(), f"{by_prior} rows have too few features to determine their scores: theirs lie towards zero")
     _tell_written(files, pca, X)
+
+
+def _placed(pca: FederatedPCA, table: Table, file: Path) -> Any:
+    """The table's rows (n_rows x n_features) with columns as the model has them, NaN where it lacks them; tells which."""
+    wanted = getattr(pca, "feature_names_in_", None)
+    if wanted is None or table.feature_names is None:
+        return _in_order(pca, table, file)
+    X, lacking, extra = rows_with_gaps(table, [str(name) for name in wanted], str(file))
+    if len(lacking) == len(wanted):
+        raise InputError(f"{file} has none of the model's features, such as {', '.join(lacking[:SHOWN])}; rename its columns")
+    _tell_columns(
+        "lacks, counted as missing" if table.variants is None else "lacks or has other alleles of, counted as missing", lacking
+    )
+    _tell_columns("has in addition, ignored", extra)
+    return X
 
 
 def _tell_columns(what: str, names: Sequence[str]) -> None:
