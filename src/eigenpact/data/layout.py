@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .description import Description
 from .findings import Finding, did_you_mean
@@ -81,13 +81,19 @@ class Layout:
         at = dict(zip(self.names or (), self.features, strict=self.names is not None))
         return {at[name]: frozenset(mark.strip().lower() for mark in marks) for name, marks in own.items() if name in at}
 
-    def finish(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place."""
+    def finish(self, X: NDArray[np.float64], *types: DTypeLike) -> NDArray[np.float64]:
+        """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place.
+
+        ``types`` are what the file has for each column, or for all of them: -99.9 is another number in float32.
+        """
         said = self.description
-        for code in _numbers(said.missing):
-            X[code == X] = np.nan
+        kinds = [np.dtype(kind) for kind in types or (np.float64,)]
+        for kind in dict.fromkeys(kinds) if said.missing else ():
+            of_kind = [each == kind for each in kinds]
+            for code in numbers_among(said.missing, kind):
+                X[(code == X) & of_kind] = np.nan
         for j, name in enumerate(self.names or ()):
-            for code in _numbers(said.missing_in.get(name, ())):
+            for code in numbers_among(said.missing_in.get(name, ()), kinds[j % len(kinds)]):
                 X[X[:, j] == code, j] = np.nan
             factor = said.units[name][1] if name in said.units else 1.0
             if factor != 1.0:
@@ -95,13 +101,22 @@ class Layout:
         return X
 
 
-def _numbers(marks: Sequence[str]) -> list[float]:
+def numbers_among(marks: Sequence[str], kind: np.dtype[Any] | None = None) -> list[float]:
+    """The marks that are numbers, as a column of some type has them; none that it cannot have, for it is too large or small.
+
+    >>> numbers_among(["?", "0.1", "1e9"], np.dtype(np.float16))
+    [0.0999755859375]
+    """
     found = []
     for mark in marks:
         try:
-            found.append(float(mark))
+            number = float(mark)
         except ValueError:
             continue
+        with np.errstate(over="ignore", under="ignore"):
+            own = number if kind is None or kind.kind != "f" else float(kind.type(number))
+        if np.isfinite(own) == np.isfinite(number) and (own == 0) == (number == 0):
+            found.append(own)
     return found
 
 

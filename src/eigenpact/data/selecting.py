@@ -40,19 +40,21 @@ def select(file: Path, table: Table, description: Description) -> Table:
         at = list(layout.features)
         chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "ids", "counted", "other")}
         variants = replace(variants, position=variants.position[at], **chosen)
-    changed = X if variants is not None else _changed(file, X, layout)
+    changed = X if variants is not None else _changed(file, X, layout, table.X)
     return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
 
 
-def _changed(file: Path, X: Any, layout: Layout) -> Any:
+def _changed(file: Path, X: Any, layout: Layout, whole: Any) -> Any:
+    """Columns X of the table as float64, marked and in their units."""
     said = layout.description
     if not (said.units or said.missing or said.missing_in):
         return X
     if isinstance(X, RowSource) and not X.sparse:
-        return ChangedRows(X, layout.finish)
+        kind = whole.stored
+        return ChangedRows(X, lambda rows: layout.finish(rows.astype(np.float64, copy=False), kind), dtype=np.float64)
     if not isinstance(X, np.ndarray):
         raise InputError(f"{file} is sparse; units and missing marks of a description are for dense tables")
-    return layout.finish(np.array(X, dtype=np.float64))
+    return layout.finish(np.array(X, dtype=np.float64), X.dtype)
 
 
 def _texts(X: Any, column: int) -> tuple[str, ...]:
