@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import EigenpactError, FileError, InputError, MissingExtraError
 from .array_files import check_expansion
+from .cell_texts import number_text
 from .description import Description
 from .findings import Finding, raise_problems
 from .layout import Layout, arrange
@@ -160,7 +161,11 @@ class _Columns:
 
 
 def _words(column: Any) -> list[str]:
-    return ["" if value is None else str(value) for value in column.to_pylist()]
+    (types,) = _pyarrow("pyarrow.types")[1:]
+    if _kind(types, column.type) != "number" or types.is_boolean(column.type):
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    kind = _float_type(types, column.type)
+    return [number_text(value, kind) for value in column.to_pylist()]
 
 
 def _kind(types: Any, type_: Any) -> str:

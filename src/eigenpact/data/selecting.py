@@ -11,6 +11,7 @@ from scipy import sparse
 
 from ..errors import InputError
 from ..numerics.sources import ChangedRows, RowSource
+from .cell_texts import number_text
 from .description import Description
 from .findings import Finding, raise_problems
 from .layout import Layout, arrange
@@ -59,7 +60,8 @@ def _changed(file: Path, X: Any, layout: Layout, whole: Any) -> Any:
 
 def _texts(X: Any, column: int) -> tuple[str, ...]:
     """A column of numbers as texts: 1.0 is '1'."""
+    kind = X.stored if isinstance(X, RowSource) else X.dtype
     numbers = X[:, [column]]
     numbers = numbers[:] if isinstance(numbers, RowSource) else numbers
     dense = numbers.toarray() if sparse.issparse(numbers) else np.asarray(numbers)
-    return tuple(f"{value:.17g}" if np.isfinite(value) else "" for value in dense.ravel().tolist())
+    return tuple(number_text(value, kind) for value in dense.ravel().tolist())
