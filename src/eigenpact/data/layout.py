@@ -135,15 +135,17 @@ def arrange(
     elif ids is not None and (agreed[ids] in text_names or agreed[ids] in (*description.drop, *(description.columns or ()))):
         ids, known_ids = None, False
     texts = {name: where[name] for name in text_names if name in where}
-    left_out = {*text_names, *description.drop, *(() if ids is None else (agreed[ids],))}
+    left_out = {*text_names, *description.drop}
     if description.columns is not None:
         features = tuple(where[name] for name in description.columns if name in where and name not in texts)
     else:
         features = tuple(j for j, name in enumerate(agreed) if j != ids and name not in left_out)
     names = tuple(agreed[j] for j in features)
-    repeated = [name for name, times in Counter(names).items() if times > 1]
+    asked = {*agreed} if description.columns is None else {*left_out, *description.columns, description.id}
+    repeated = [name for name, times in Counter(agreed).items() if times > 1 and name in asked]
     if repeated:
-        problems.append(Finding(f"repeated column names {repeated[:5]}; rename the columns apart"))
+        told = f"repeated column names {repeated[:5]}; rename the columns apart"
+        problems.append(Finding(f"{told} in the file, or name others to use in its description: columns = [...]"))
     return Layout(len(own), own, features, names, ids, known_ids, texts, description=description, **more)
 
 
