@@ -39,8 +39,8 @@ def select(file: Path, table: Table, description: Description) -> Table:
     variants = table.variants
     if variants is not None:
         at = list(layout.features)
-        chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "ids", "counted", "other")}
-        variants = replace(variants, position=variants.position[at], **chosen)
+        chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "counted", "other")}
+        variants = replace(variants, position=variants.position[at], ids=layout.names, **chosen)
     changed = X if variants is not None else _changed(file, X, layout, table.X)
     return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
 
