@@ -281,6 +281,32 @@ def test_columns_that_are_not_there(write, said, told):
         read_table(write("age,trest_bps\n1,2\n"), Description.of(said))
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (",x,,y", {}),
+        ("id,x,id,y", {}),
+        ("id,x,id,y", {"id": "id"}),
+        ("id,x,x,y", {"drop": ["x"]}),
+        ("id,x,x,y", {"labels": ["x"]}),
+        ("id,x,x,y", {"categorical": ["x"], "columns": ["y"]}),
+        ("id,x,x,y", {"columns": ["x", "y"]}),
+        ("id,x,id,y", {"id": "id", "columns": ["x", "y"]}),
+        ("id,x,z,y", {"rename": {"z": "id"}}),
+    ],
+)
+@pytest.mark.usefixtures("reader")
+def test_columns_of_one_name_are_refused_where_one_is_meant(write, header, said):
+    with pytest.raises(InputError, match=r"repeated column names \['(id|x|)'\]; rename .* columns = "):
+        read_table(write(f"{header}\na,1,2,3\nb,4,5,6\n"), Description.of(said))
+
+
+@pytest.mark.usefixtures("reader")
+def test_columns_of_one_name_may_be_left_out(write):
+    table = read_table(write("id,x,,y,\na,1,2,3,4\nb,4,5,6,7\n"), Description(columns=("y", "x")))
+    assert (table.feature_names, table.row_ids, table.X.tolist()) == (("y", "x"), ("a", "b"), [[3, 1], [6, 4]])
+
+
 def test_content_that_is_not_text(write):
     workbook = io.BytesIO()
     with zipfile.ZipFile(workbook, "w") as archive:

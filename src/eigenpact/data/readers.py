@@ -14,6 +14,7 @@ from ..errors import FileError, InputError, InputTypeError, ProblemsError
 from ..storage import check_regular
 from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
 from .budgets import in_pieces, memory_for_rows
+from .cell_texts import without_marks
 from .checks import check_numeric
 from .description import Description, description_of
 from .numbering import numberings
@@ -65,7 +66,6 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
         table = READERS[extension](file, said, memory)
-        table = replace(table, categorical=tuple(name for name in said.categorical if name in table.texts))
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -76,6 +76,8 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
+    categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
+    table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
     return replace(table, notes=(*notes, *numberings(table, said)))
 
