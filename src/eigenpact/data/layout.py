@@ -89,9 +89,9 @@ class Layout:
         said = self.description
         kinds = [np.dtype(kind) for kind in types or (np.float64,)]
         for kind in dict.fromkeys(kinds) if said.missing else ():
-            of_kind = [each == kind for each in kinds]
+            of_kind = np.array([each == kind for each in kinds])
             for code in numbers_among(said.missing, kind):
-                X[(code == X) & of_kind] = np.nan
+                X[np.equal(X, code) & of_kind] = np.nan
         for j, name in enumerate(self.names or ()):
             for code in numbers_among(said.missing_in.get(name, ()), kinds[j % len(kinds)]):
                 X[X[:, j] == code, j] = np.nan

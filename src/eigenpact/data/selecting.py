@@ -40,7 +40,7 @@ def select(file: Path, table: Table, description: Description) -> Table:
     if variants is not None:
         at = list(layout.features)
         chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "counted", "other")}
-        variants = replace(variants, position=variants.position[at], ids=layout.names, **chosen)
+        variants = replace(variants, position=variants.position[at], ids=layout.names or (), **chosen)
     changed = X if variants is not None else _changed(file, X, layout, table.X)
     return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
 
