@@ -121,7 +121,8 @@ def _command(title: str, command: click.Command) -> list[str]:
 
 
 def _paragraphs(text: str | None) -> str:
-    joined = [" ".join(part.split()) for part in (text or "").split("\n\n")]
+    plain = (text or "").replace("\\[", "[")  # escaped from the console's markup
+    joined = [" ".join(part.split()) for part in plain.split("\n\n")]
     return "\n\n".join(joined) + "\n"
 
 

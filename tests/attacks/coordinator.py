@@ -71,7 +71,8 @@ class Victim:
         rules = dict(self.rules)
         if "solvers" in rules:
             kinds = Policy.from_dict(read_policy(None).to_dict() | rules).kinds()
-            rules["functions"] = sorted({name for solver in rules["solvers"] for name in functions_of(solver, kinds)})
+            own = {name for solver in rules["solvers"] for name in functions_of(solver, kinds)}
+            rules["functions"] = sorted({*own, *rules.get("functions", ())})
         return rules
 
 

@@ -9,16 +9,21 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
+from eigenpact.algorithms.missing.mean import MeanFill
 from eigenpact.cli.site_settings import ALL_SOLVERS, SHIPPED
+from eigenpact.estimators.plans import functions_to_prepare
 from eigenpact.numerics.metrics import largest_sine
 from tests.attacks.guarded import Guarded
 from tests.attacks.honest import PROBLEMS, REAL, ROUNDS, fitted
 from tests.engines import conformance
 from tests.engines.problems import problem_sites
 
-OPEN = {"solvers": list(ALL_SOLVERS), "min_rows": 5, "max_rounds": 3000} | dict.fromkeys(
-    ("allow_gather", "allow_at", "allow_max", "allow_chain"), True
-)
+OPEN = {
+    "solvers": list(ALL_SOLVERS),
+    "functions": functions_to_prepare([MeanFill()]),
+    "min_rows": 5,
+    "max_rounds": 3000,
+} | dict.fromkeys(("allow_gather", "allow_at", "allow_max", "allow_chain"), True)
 """The rules of a new kit for arguments and replies, with every solver listed: the smallest site of the suite has seven rows."""
 
 CASES = [case for case in conformance.CASES if case.program is None and case.graph is None and case.own is None]

@@ -88,6 +88,57 @@ def test_what_only_a_person_can_decide(run):
     np.testing.assert_array_equal(table.X, [[np.nan, 1.234], [5, 2.345], [7, 9.999], [np.nan, 1.111]])
 
 
+@pytest.mark.parametrize("cells", [('"1.234,5"', '"2.345,6"', '"1.111,0"'), ("<5", ">400", "12"), ("120/80", "130/85", "110/70")])
+def test_columns_of_numbers_and_more_are_no_labels(run, cells):
+    done = run("describe", write("id,a,x\n" + "".join(f"p{i},{i},{cell}\n" for i, cell in enumerate(cells))))
+    assert done.exit_code == 2
+    assert "labels" not in tomllib.loads(done.stdout)
+    assert "DECIDE: column 3 ('x'): most cells hold numbers and more, such as" in done.stdout
+    assert 'drop = ["x"], or keep it as text, labels = ["x"]' in done.stdout
+
+
+def test_columns_of_names_with_digits_are_labels(run):
+    done = run("describe", write("id,a,ward\np,1,w1\nq,2,w2\nr,3,w1\n"))
+    assert done.exit_code == 0
+    assert tomllib.loads(done.stdout)["labels"] == ["ward"]
+
+
+def test_a_first_column_of_groups_becomes_labels(run):
+    done = run("describe", write("sex,a\nmale,1\nfemale,2\nmale,3\n"))
+    assert done.exit_code == 0
+    assert "'male' stands in lines 2 and 4" in done.stderr
+    assert tomllib.loads(done.stdout)["labels"] == ["sex"]
+    assert "id" not in tomllib.loads(done.stdout)
+
+
+def test_a_column_that_numbers_the_rows_is_told_and_suggested_as_names(run):
+    path = write("age,patient_id,visit_no\n61,101,1\n48,102,2\n55,107,1\n39,110,1\n")
+    done = run("fit", path, "-k", 1, "-o", "model")
+    assert done.exit_code == 0
+    assert "column 2 ('patient_id'): whole numbers, all different, are taken for a feature" in done.stderr
+    assert 'id = "patient_id" or drop = ["patient_id"]' in done.stderr
+    assert "visit_no" not in done.stderr
+    done = run("describe", path)
+    assert done.exit_code == 0
+    said = tomllib.loads(done.stdout)
+    assert said["id"] == "patient_id"
+    assert "DECIDE: column 2 ('patient_id'): its whole numbers are all different, and taken for the rows' names" in done.stdout
+    table = read_table(path, Description.of(said))
+    assert (table.feature_names, table.row_ids, table.notes) == (("age", "visit_no"), ("101", "102", "107", "110"), ())
+    assert "id" not in tomllib.loads(run("describe", path, "--features", "patient_id,age").stdout)
+    assert read_table(path, Description(columns=("patient_id", "age"))).notes == ()
+
+
+def test_codes_apart_from_negative_numbers(run):
+    rows = [(-9, -9, 40 + i, -20 + i) for i in range(17)] + [(-0.5, 3, 99, -9), (2.5, 1, 120, 20)]
+    done = run("describe", write("a,b,w,z\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)))
+    assert "DECIDE: column 1 ('a'): -9 occurs 17 times, others are from -0.5 to 2.5" in done.stdout
+    assert "column 2 ('b'): -9 occurs 17 times" in done.stdout
+    assert "column 4 ('z'): -9 occurs 2 times" in done.stdout  # it is a code in other columns
+    assert "column 3" not in done.stdout
+    assert "column 1" not in run("describe", write("a\n-9\n-8\n5\n")).stdout
+
+
 def test_columns_are_compared_with_those_agreed_on(run):
     path = write("Age,chol (mg/dl),bmi2,x\n1,2,3,4\n")
     done = run("describe", path, "--features", "age,chol,bmi1")

@@ -67,3 +67,7 @@ def test_bad_outputs(refused, model, to, output, told):
 
 def test_bad_models(refused):
     assert "nowhere does not exist" in refused("export", "nowhere", "--to", "json", "-o", "m.json")
+
+
+def test_help_names_the_extra(run):
+    assert "'eigenpact[export]'" in run("export", "--help").stdout

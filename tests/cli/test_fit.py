@@ -254,3 +254,11 @@ def test_a_start_does_not_go_with_gram(refused):
     assert "--start does not go with --solver gram" in refused(
         "fit", *FILES, "-k", 2, "-o", "model", "--solver", "gram", "--start", "one-shot"
     )
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_a_column_without_entries_is_named(run, missing):
+    Path("allna.csv").write_text("age,bmi,chol\n1,,3\n4,,6\n7,,10\n")
+    done = run("fit", "allna.csv", "-k", 1, "-o", "model", "--missing", missing)
+    assert done.exit_code == 2
+    assert "feature 'bmi': every entry is missing at every site" in done.stderr

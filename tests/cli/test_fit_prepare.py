@@ -60,7 +60,7 @@ def test_genotypes_may_have_holes(run, tmp_path):
         ("scale:sparse", P.Scale(center=False)),
         ("genotypes", P.GenotypeScale()),
         ("genotypes:plink", P.GenotypeScale("plink")),
-        ("residualize:age, 3", P.Residualize(["age", 3])),
+        ("residualize:age, 3", P.Residualize(["age", "3"])),
         ("residualize:age,+site", P.Residualize(["age"], site=True)),
         ("batches", P.BatchAdjust()),
         ("batches:plain", P.BatchAdjust(shrink=False)),

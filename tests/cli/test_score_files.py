@@ -12,6 +12,7 @@ from bed_reader import to_bed
 
 from eigenpact.cli import score_files
 from eigenpact.data import budgets, readers
+from eigenpact.errors import InputError
 from eigenpact.estimators.model_files import load_model
 from eigenpact.numerics.sources import RowSource
 
@@ -87,3 +88,11 @@ def test_a_broken_disk_leaves_no_scores(
 @pytest.mark.parametrize(("text", "told"), [("lots", "is not a size"), ("5KB", "less than the program"), ("-1", "is not a size")])
 def test_sizes_that_make_no_sense(text: str, told: str, refused: Callable[..., str]) -> None:
     assert told in refused("fit", "a.npy", "-k", 1, "-o", "model", "--memory", text)
+
+
+@pytest.mark.parametrize("text", ["63.9MB", "60MiB", "1"])
+def test_the_least_memory_that_is_told_is_taken(text: str) -> None:
+    with pytest.raises(InputError) as told:
+        budgets.parse_memory(text)
+    least = str(told.value).rsplit(" ", 1)[1]
+    assert (least, budgets.parse_memory(least)) == ("64MB", 64_000_000)

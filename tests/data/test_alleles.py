@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from eigenpact.data.agreement import Columns, agree_on_features
-from eigenpact.data.alleles import match_variants, other_strand
+from eigenpact.data.alleles import SAME, match_variants, other_strand
 from eigenpact.data.readers import Variants
 from eigenpact.data.take_columns import take_columns
 from eigenpact.errors import InputError
@@ -135,3 +135,22 @@ def test_thousand_genomes_with_alleles_swapped_and_flipped_at_one_site_are_the_s
     assert_array_equal(take_columns(H, agreed.plans["B"]), G[:, at])
     assert agreed.report.sites["B"].counts["ambiguous"] == (~at).sum()
     assert agreed.report.sites["B"].counts["swapped"] == (swap & at).sum()
+
+
+def test_an_allele_that_nobody_carries_is_no_mismatch():
+    """PLINK writes 0 for it; the same two alleles are the same, however little is known."""
+    places = ("1", "1"), np.array([10, 20]), ("rs0", "rs1")
+    found = match_variants(Variants(*places, ("0", "A"), ("G", "C")), Variants(*places, ("0", "A"), ("G", "C")))
+    assert found.relation.tolist() == [SAME, SAME]
+
+
+def test_a_table_without_alleles_beside_genotypes_is_refused():
+    """One site counts the other allele, and a third has a plain table: nobody would have known."""
+    places = ("1",), np.array([10]), ("rs0",)
+    sites = {
+        "a": Columns(1, ("rs0",), Variants(*places, ("A",), ("G",))),
+        "b": Columns(1, ("rs0",), Variants(*places, ("G",), ("A",))),
+        "c": Columns(1, ("rs0",)),
+    }
+    with pytest.raises(InputError, match="does not say which allele it counts"):
+        agree_on_features(sites)

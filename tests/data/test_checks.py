@@ -24,6 +24,19 @@ def test_nan_and_inf_are_counted_per_column(kind):
         check_finite("A", kind(X))
 
 
+def test_what_to_do_is_told_of_missing_and_infinite_entries_apart():
+    for bad, missing, infinite in ((np.nan, True, False), (np.inf, False, True)):
+        with pytest.raises(InputError) as caught:
+            check_finite("A", np.array([[1.0, bad]]))
+        told = str(caught.value)
+        for word in ('missing="mean" or "em"', "--missing mean or --missing em", "--prepare genotypes", "--project"):
+            assert (word in told) == missing
+        assert ("division by zero" in told) == infinite
+    with pytest.raises(InputError, match="division by zero") as caught:
+        check_finite("A", np.array([[np.nan, np.inf]]), missing=True)
+    assert "--missing" not in str(caught.value)
+
+
 def test_finite_tables_pass():
     for X in (np.ones((3, 2)), np.ones((3, 2), dtype=np.uint8), sparse.eye_array(4).tocsc(), np.zeros((0, 2))):
         check_finite("A", X)

@@ -15,6 +15,7 @@ from eigenpact.data.description import ENCODINGS, SEPARATORS, Description
 from eigenpact.data.readers import read_table
 from eigenpact.data.suggestion import as_toml
 from eigenpact.errors import FileError, InputError
+from eigenpact.numerics.sources import RowSource
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,29 @@ def test_arrays_and_sparse_matrices_are_described_too(tmp_path):
     sparse.save_npz(tmp_path / "s.npz", sparse.csr_array(X))
     with pytest.raises(InputError, match="is sparse; units and missing marks"):
         read_table(tmp_path / "s.npz", Description(columns=("a", "b", "c"), missing=("-9",)))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".feather"])
+@pytest.mark.parametrize("memory", [None, 100])
+def test_missing_numbers_are_compared_as_the_file_has_them(tmp_path, kind, ending, memory):
+    X = np.array([[-99.9, 1.0], [2.5, -99.9], [0.0, 0.1]] * 10, dtype=kind)
+    path = tmp_path / f"t{ending}"
+    if ending in (".parquet", ".feather"):
+        arrow = pytest.importorskip("pyarrow")
+        table = arrow.table({"a": X[:, 0], "b": X[:, 1], "c": np.full(30, -99.9)})
+        write = {".parquet": pytest.importorskip("pyarrow.parquet").write_table,
+                 ".feather": pytest.importorskip("pyarrow.feather").write_feather}[ending]  # fmt: skip
+        write(table, path)
+        expected = np.column_stack([X.astype(float), np.full(30, np.nan)])
+    else:
+        np.save(path, X) if ending == ".npy" else np.savez(path, X=X, feature_names=np.array(["a", "b"]))
+        expected = X.astype(float)
+    expected[:, :2][kind(-99.9) == X] = np.nan
+    expected[kind(0.1) == X[:, 1], 1] = np.nan
+    names = ["a", "b"] if ending == ".npy" else None
+    said = {"missing": [-99.9, 1e-60], "missing_in": {"b": [0.1, 1e300]}, "units": {"b": {"unit": "m", "factor": 0.3}}}
+    expected[:, 1] *= 0.3
+    found = read_table(path, Description.of(said | ({"columns": names} if names else {})), memory=memory)
+    assert isinstance(found.X, RowSource) == (memory is not None)
+    assert_array_equal(found.X[:], expected)

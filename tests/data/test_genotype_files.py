@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 import eigenpact as ep
+from eigenpact.data.alleles import match_variants
+from eigenpact.data.description import Description
 from eigenpact.data.packed_genotypes import PackedRows, pack, turned
 from eigenpact.data.readers import read_table
 from eigenpact.errors import EigenpactError, FileError
@@ -219,3 +221,19 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path, 
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(FileError, match="TMPDIR"):
         read_table(path, memory=LITTLE)
+
+
+def test_renamed_variants_are_matched_by_their_new_names(tmp_path: Path) -> None:
+    genotypes = counts()
+    reference = read_table(write_bed(tmp_path, genotypes))
+    path = write_bed(tmp_path, genotypes, "b")
+    moved = [f"1\tv{j}\t0\t{7000 + j}\tA\tG\n" for j in range(D)]  # other ids, and places of another assembly
+    path.with_suffix(".bim").write_text("".join(moved))
+    said = Description.of({"rename": {"v3": "rs5", "v4": "rs1"}, "drop": ["v0"]})
+    table = read_table(path, said)
+    assert reference.variants is not None
+    assert table.variants is not None
+    assert table.variants.ids == table.feature_names
+    columns = match_variants(reference.variants, table.variants).columns
+    assert {j: int(at) for j, at in enumerate(columns) if at >= 0} == {5: 2, 1: 3}
+    np.testing.assert_array_equal(table.X[:], as_floats(genotypes)[:, 1:])

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from eigenpact.data import text_blocks, text_bytes
 from eigenpact.data.description import Description
-from eigenpact.data.readers import read_table
+from eigenpact.data.readers import read_sites, read_table
 from eigenpact.errors import FileError, InputError, MissingExtraError, ProblemsError
 from eigenpact.numerics.sources import RowSource
 
@@ -104,7 +104,14 @@ def test_encodings_that_are_known(write, encoding, note):
         (b"1;2,3\n4;5,6\n", None),
         (b"1;2|3;4\n5;6|7;8\n", r"may be separated by a semicolon \(3 columns\) or a bar \(2 columns\)"),
         (b'a,b\n1,"2,5"\n', r"line 2, column 2 \('b'\): '2,5' is not a number; .*decimal = \",\""),
+        (
+            b'age,chol\n"1,234",5\n',
+            r"'1,234' is not a number; it may be 1.234 or 1234: if 1.234, .*decimal = .*; if 1234, save the",
+        ),
+        (b'a,b\n1,"1,234.5"\n', r"'1,234.5' is not a number; its commas group thousands: save the file without them"),
+        (b'a,b\n1,"1,234,567"\n', r"'1,234,567' is not a number; its commas group thousands"),
         (b"a;b\n1,5;2\n1.500,5;2\n", r"line 3, column 1 \('a'\): '1.500,5' is not a number; numbers here have a decimal comma"),
+        (b"Our study\n\na,b\n1,2\n3,4\n", r"line 1: it has 1 cell, line 3 has 2: delete what stands above the header"),
         (b"a,b\n1,?\n", r"line 2, column 2 \('b'\): '\?' is not a number; .*missing = \[\"\?\"\]"),
         (b"1,?\n3,4\n", "line 1: .*neither a row of numbers nor a header"),
         (b"a,b\n1,2\n-,4\n", r"column 1 \('a'\): '-' is not a number; .*missing = \[\"-\"\]"),
@@ -117,6 +124,45 @@ def test_what_is_doubtful_is_asked(write, content, told):
         return
     with pytest.raises(InputError, match=told):
         read_table(write(content))
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_first_column_of_text_that_repeats_is_asked_about(write):
+    path = write("sex,a\nmale,1\nfemale,2\nmale,3\n")
+    with pytest.raises(ProblemsError, match=r"line 4, column 1 \('sex'\): 'male' stands in lines 2 and 4.*labels = \[\"sex\"\]"):
+        read_table(path)
+    for said in ({"labels": ["sex"]}, {"categorical": ["sex"]}, {"drop": ["sex"]}):
+        table = read_table(path, Description.of(said))
+        assert (table.row_ids, table.X.tolist()) == (None, [[1], [2], [3]])
+    assert read_table(path, Description(id="sex")).row_ids == ("male", "female", "male")
+    assert read_table(write("id,a\nmale,1\nmale,2\n")).row_ids == ("male", "male")
+    assert read_table(write("who,a\nu,1\nv,2\n")).row_ids == ("u", "v")
+    with pytest.raises(ProblemsError, match="'120/80' is not a number"):
+        read_table(write("bp,a\n120/80,1\n130/80,2\n"))
+
+
+@pytest.mark.usefixtures("reader")
+def test_labels_are_advised_for_columns_of_text_alone(write):
+    with pytest.raises(ProblemsError) as caught:
+        read_table(write("a,b,c\n1,x,2x0\n2,y,3x0\n2x0,z,4x0\n"))
+    advised = [problem for problem in caught.value.problems if "labels = " in problem]
+    assert len(caught.value.problems) == 7
+    assert len(advised) == 3
+    assert all(problem.endswith('describe the file: labels = ["b"]') for problem in advised)
+
+
+def test_a_description_is_advised_where_it_can_mend(write):
+    def advice():
+        with pytest.raises(ProblemsError) as caught:
+            read_sites([path])
+        return caught.value.advice
+
+    path = write("a,b\n1,2\n2x0,3\n")
+    assert advice() == ()
+    path = write("a,b\n1,2\n?,3\n")
+    assert advice() == (f"A description can mend this; begin with: eigenpact describe {path} -o {path}.toml",)
+    write('drop = ["b"]\n', "t.csv.toml")
+    assert advice() == (f"{path} is described by t.csv.toml: mend it there",)
 
 
 @pytest.mark.usefixtures("reader")
@@ -224,7 +270,7 @@ def test_columns_of_a_file_without_a_header(write):
         ({"rename": {"trestbps": "x"}}, r"rename names 'trestbps', .*did you mean 'trest_bps'"),
         ({"id": "pid"}, "id names 'pid'"),
         ({"units": {"kg": "kg"}}, "units names 'kg'"),
-        ({"missing_in": {"c": [0]}}, "missing names 'c'"),
+        ({"missing_in": {"c": [0]}}, "missing_in names 'c'"),
         ({"labels": ["town"]}, "labels names 'town'"),
         ({"drop": ["town"]}, "drop names 'town'"),
         ({"drop": ["age", "trest_bps"]}, "no column is left"),
@@ -233,6 +279,32 @@ def test_columns_of_a_file_without_a_header(write):
 def test_columns_that_are_not_there(write, said, told):
     with pytest.raises(InputError, match=told):
         read_table(write("age,trest_bps\n1,2\n"), Description.of(said))
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (",x,,y", {}),
+        ("id,x,id,y", {}),
+        ("id,x,id,y", {"id": "id"}),
+        ("id,x,x,y", {"drop": ["x"]}),
+        ("id,x,x,y", {"labels": ["x"]}),
+        ("id,x,x,y", {"categorical": ["x"], "columns": ["y"]}),
+        ("id,x,x,y", {"columns": ["x", "y"]}),
+        ("id,x,id,y", {"id": "id", "columns": ["x", "y"]}),
+        ("id,x,z,y", {"rename": {"z": "id"}}),
+    ],
+)
+@pytest.mark.usefixtures("reader")
+def test_columns_of_one_name_are_refused_where_one_is_meant(write, header, said):
+    with pytest.raises(InputError, match=r"repeated column names \['(id|x|)'\]; rename .* columns = "):
+        read_table(write(f"{header}\na,1,2,3\nb,4,5,6\n"), Description.of(said))
+
+
+@pytest.mark.usefixtures("reader")
+def test_columns_of_one_name_may_be_left_out(write):
+    table = read_table(write("id,x,,y,\na,1,2,3,4\nb,4,5,6,7\n"), Description(columns=("y", "x")))
+    assert (table.feature_names, table.row_ids, table.X.tolist()) == (("y", "x"), ("a", "b"), [[3, 1], [6, 4]])
 
 
 def test_content_that_is_not_text(write):

@@ -200,7 +200,7 @@ OTHERS = {
     "milan": (3, {"features": ["age", "bmi", "weight"]}, "rule features: .*not here: rate; not in the plan: weight"),
     "paris": (2, {"features": 2}, "rule features: the plan has 3 features, this site 2"),
     "porto": (
-        "id,age,bmi,weight\np1,1,2,3\np2,4,5,7\n",
+        "id,age,bmi,weight\n" + "".join(f"p{i},{i},{i % 3},{i % 5}\n" for i in range(8)),
         OPENED,
         "rule features: this site's table lacks the agreed columns rate",
     ),
@@ -223,7 +223,7 @@ def test_wrong_features_and_a_table_that_cannot_be_read(parties: Parties, caplog
     with pytest.raises(PolicyError, match="refused before round 1 by milan: rule features") as caught:
         ep.FederatedPCA(2, solver="gram", engine=ep.engines.NVFlare(parties.folder / "coordinator", sites=sites)).fit()
     for name, (_, _, reason) in OTHERS.items():
-        assert re.search(f"{name}: {reason}", str(caught.value))
+        assert re.search(f"{name}: {reason}", str(caught.value)), str(caught.value)
         assert re.search(f"site {name} takes no part in run .*{reason}", caplog.text)
         assert re.search(f"(refused|cannot take part): {reason}", parties.log(name))
     assert sent(parties, *sites) == before

@@ -83,6 +83,8 @@ def fit_and_save(
     ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names, and ``report``
     what was done to agree on them before.  Of several processes that fit together only the one that ``leads`` writes.
     """
+    if isinstance(features, tuple):
+        pca.column_names = features
     with unwarned():  # told with the result
         pca.fit(X)
     if not leads:

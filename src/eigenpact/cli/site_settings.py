@@ -21,7 +21,7 @@ from ..storage import read_regular
 SHIPPED = ("auto", "gram", "krylov", "lanczos", "davidson", "subspace")
 """What a new kit allows: exact solvers of which a site answers sums alone; auto takes gram or krylov."""
 
-ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "PersonalizedPCA", "RobustPCA", "PrivatePCA"))
+ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "FederatedPCA(missing='em')", "PersonalizedPCA", "RobustPCA", "PrivatePCA"))
 COORDINATOR_TIMEOUT = 60.0
 MOST_BYTES = 1 << 20
 """Of a file of settings."""

@@ -96,6 +96,17 @@ def check_gaps(agreed: Agreement, *, filled: bool) -> None:
     )
 
 
+def _check_alleles_known(sites: Mapping[str, Columns]) -> None:
+    """Refuse tables without alleles beside genotypes: one that counts the other allele would be taken for what it is not."""
+    told = [name for name, columns in sites.items() if columns.variants is not None]
+    untold = [name for name, columns in sites.items() if columns.variants is None]
+    if told and untold:
+        raise InputError(
+            f"site {told[0]!r} has genotypes with their alleles, and site {untold[0]!r} a table that does not say which allele "
+            "it counts; give all sites' genotypes as .bed, .pgen or .vcf files, or all as tables"
+        )
+
+
 def agree_on_features(sites: Mapping[str, Columns], mode: str = "strict") -> Agreement:
     """Agree on features by what all sites tell of their columns.
 
@@ -115,6 +126,7 @@ def agree_on_features(sites: Mapping[str, Columns], mode: str = "strict") -> Agr
         check_names(name, columns.count, columns.names if columns.variants is None else names_of(columns.variants))
     if all(columns.variants is not None for columns in sites.values()):
         return _agree_on_variants({name: (c, c.variants) for name, c in sites.items() if c.variants is not None}, mode)
+    _check_alleles_known(sites)
     named = next((name for name, columns in sites.items() if columns.names is not None), None)
     _check_counts(sites, named, mode)
     if named is None:

@@ -167,9 +167,11 @@ def _relations(first: _Alleles, second: _Alleles) -> tuple[NDArray[np.uint8], ND
     relation[swapped] = SWAPPED
     relation[same] = SAME
     relation[same & swapped] = MISMATCHED  # too much is unknown to tell
+    alike = np.asarray((first.counted == second.counted) & (first.other == second.other))
+    relation[alike] = SAME  # also where PLINK wrote 0 for an allele that nobody carries
     palindromes = (first.counted == _on_other_strand(first.other)) | (second.counted == other)
     relation[palindromes & (same | swapped)] = AMBIGUOUS
-    return relation, (first.counted == second.counted) & (first.other == second.other)
+    return relation, alike
 
 
 def _columns(reference: Variants, own: Variants) -> NDArray[np.intp]:

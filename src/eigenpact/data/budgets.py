@@ -16,7 +16,7 @@ PIECES, LEAST_PIECE = 8, 1 << 20
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
-LEAST_MEMORY = 1 << 26
+LEAST_MEMORY = 64 * 10**6
 
 
 def parse_memory(text: str) -> int:
@@ -24,13 +24,16 @@ def parse_memory(text: str) -> int:
 
     >>> parse_memory("512MB"), parse_memory("1.5GiB")
     (512000000, 1610612736)
+    >>> parse_memory("60MiB")
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: --memory 60MiB is less than the program itself takes; give at least 64MB
     """
     match = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in UNITS:
         raise InputError(f"--memory {text} is not a size; give for example 512MB or 2GB")
     size = int(float(match[1]) * UNITS[match[2].upper()])
     if size < LEAST_MEMORY:
-        raise InputError(f"--memory {text} is less than the program itself takes; give at least {LEAST_MEMORY >> 20}MiB")
+        raise InputError(f"--memory {text} is less than the program itself takes; give at least {LEAST_MEMORY // 10**6}MB")
     return size
 
 

@@ -16,6 +16,13 @@ from ..numerics.sources import RowSource, as_rows, pieces
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
 
+FOR_MISSING = (
+    'drop those rows or columns, or let the fit handle missing ones (NaN): missing="mean" or "em" in Python, --missing mean or '
+    "--missing em on the command line, --prepare genotypes for genotypes; transform takes --project"
+)
+FOR_INFINITE = "an infinite one is often a division by zero or an overflow: correct it, or leave its cell empty, which is missing"
+"""What to do about entries that are not finite."""
+
 
 def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, *, missing: bool = False) -> None:
     """Raise an InputError that names the columns of X (n_rows x n_features, dense, sparse or a source) holding NaN or infinity.
@@ -53,9 +60,8 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
         for j in bad[:SHOWN]
     ]
     more = f", and {bad.size - SHOWN} more columns" if bad.size > SHOWN else ""
-    raise InputError(
-        f"site {name!r}: {', '.join(found)}{more}; only finite numbers are allowed: drop those rows or columns, or fill them in"
-    )
+    advice = [*([FOR_MISSING] if nans.any() else []), *([FOR_INFINITE] if infs.any() else [])]
+    raise InputError(f"site {name!r}: {', '.join(found)}{more}; only finite numbers are allowed: {'. '.join(advice)}")
 
 
 def check_not_masked(whose: str, X: Any) -> None:

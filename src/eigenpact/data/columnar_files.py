@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import EigenpactError, FileError, InputError, MissingExtraError
 from .array_files import check_expansion
+from .cell_texts import number_text
 from .description import Description
 from .findings import Finding, raise_problems
 from .layout import Layout, arrange
@@ -100,6 +101,8 @@ class _Columns:
     layout: Layout
     used: list[str]
     notes: tuple[str, ...]
+    types: list[np.dtype[Any]]
+    """What each feature is in the file, as far as it matters: float64, or smaller floats."""
 
     @classmethod
     def find(cls, file: Path, schema: Any, description: Description) -> _Columns:
@@ -127,7 +130,8 @@ class _Columns:
             problems.append(Finding("no column of numbers is left"))
         raise_problems(file, problems)
         used = {*layout.features, *layout.texts.values(), *(() if layout.ids is None else (layout.ids,))}
-        return cls(layout, [names[j] for j in sorted(used)], tuple(notes))
+        own = [_float_type(types, schema.field(j).type) for j in layout.features]
+        return cls(layout, [names[j] for j in sorted(used)], tuple(notes), own)
 
     def gather(self, file: Path, batches: Iterator[Any], memory: int | None) -> Table:
         layout, names = self.layout, self.layout.header or ()
@@ -137,7 +141,7 @@ class _Columns:
             X = np.empty((batch.num_rows, len(layout.features)))
             for k, j in enumerate(layout.features):
                 X[:, k] = self._numbers(file, batch.column(names[j]), names[j])
-            rows.add(layout.finish(X))
+            rows.add(layout.finish(X, *self.types))
             if layout.ids is not None:
                 ids.add(_words(batch.column(names[layout.ids])), spill=rows.spooled)
             for name, j in layout.texts.items():
@@ -157,7 +161,11 @@ class _Columns:
 
 
 def _words(column: Any) -> list[str]:
-    return ["" if value is None else str(value) for value in column.to_pylist()]
+    (types,) = _pyarrow("pyarrow.types")[1:]
+    if _kind(types, column.type) != "number" or types.is_boolean(column.type):
+        return ["" if value is None else str(value) for value in column.to_pylist()]
+    kind = _float_type(types, column.type)
+    return [number_text(value, kind) for value in column.to_pylist()]
 
 
 def _kind(types: Any, type_: Any) -> str:
@@ -165,6 +173,11 @@ def _kind(types: Any, type_: Any) -> str:
     if types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner) or types.is_decimal(inner):
         return "number"
     return "text" if types.is_string(inner) or types.is_large_string(inner) or types.is_string_view(inner) else "other"
+
+
+def _float_type(types: Any, type_: Any) -> np.dtype[Any]:
+    inner = type_.value_type if types.is_dictionary(type_) else type_
+    return np.dtype(np.float16 if types.is_float16(inner) else np.float32 if types.is_float32(inner) else np.float64)
 
 
 def _pandas_index(metadata: dict[bytes, bytes] | None, names: list[str]) -> list[str]:

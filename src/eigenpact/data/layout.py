@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .description import Description
 from .findings import Finding, did_you_mean
@@ -81,13 +81,19 @@ class Layout:
         at = dict(zip(self.names or (), self.features, strict=self.names is not None))
         return {at[name]: frozenset(mark.strip().lower() for mark in marks) for name, marks in own.items() if name in at}
 
-    def finish(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place."""
+    def finish(self, X: NDArray[np.float64], *types: DTypeLike) -> NDArray[np.float64]:
+        """Numbers that stand for missing ones become nan, and units are changed; X (n x d) is changed in place.
+
+        ``types`` are what the file has for each column, or for all of them: -99.9 is another number in float32.
+        """
         said = self.description
-        for code in _numbers(said.missing):
-            X[code == X] = np.nan
+        kinds = [np.dtype(kind) for kind in types or (np.float64,)]
+        for kind in dict.fromkeys(kinds) if said.missing else ():
+            of_kind = [each == kind for each in kinds]
+            for code in numbers_among(said.missing, kind):
+                X[(code == X) & of_kind] = np.nan
         for j, name in enumerate(self.names or ()):
-            for code in _numbers(said.missing_in.get(name, ())):
+            for code in numbers_among(said.missing_in.get(name, ()), kinds[j % len(kinds)]):
                 X[X[:, j] == code, j] = np.nan
             factor = said.units[name][1] if name in said.units else 1.0
             if factor != 1.0:
@@ -95,13 +101,22 @@ class Layout:
         return X
 
 
-def _numbers(marks: Sequence[str]) -> list[float]:
+def numbers_among(marks: Sequence[str], kind: np.dtype[Any] | None = None) -> list[float]:
+    """The marks that are numbers, as a column of some type has them; none that it cannot have, for it is too large or small.
+
+    >>> numbers_among(["?", "0.1", "1e9"], np.dtype(np.float16))
+    [0.0999755859375]
+    """
     found = []
     for mark in marks:
         try:
-            found.append(float(mark))
+            number = float(mark)
         except ValueError:
             continue
+        with np.errstate(over="ignore", under="ignore"):
+            own = number if kind is None or kind.kind != "f" else float(kind.type(number))
+        if np.isfinite(own) == np.isfinite(number) and (own == 0) == (number == 0):
+            found.append(own)
     return found
 
 
@@ -120,15 +135,17 @@ def arrange(
     elif ids is not None and (agreed[ids] in text_names or agreed[ids] in (*description.drop, *(description.columns or ()))):
         ids, known_ids = None, False
     texts = {name: where[name] for name in text_names if name in where}
-    left_out = {*text_names, *description.drop, *(() if ids is None else (agreed[ids],))}
+    left_out = {*text_names, *description.drop}
     if description.columns is not None:
         features = tuple(where[name] for name in description.columns if name in where and name not in texts)
     else:
         features = tuple(j for j, name in enumerate(agreed) if j != ids and name not in left_out)
     names = tuple(agreed[j] for j in features)
-    repeated = [name for name, times in Counter(names).items() if times > 1]
+    asked = {*agreed} if description.columns is None else {*left_out, *description.columns, description.id}
+    repeated = [name for name, times in Counter(agreed).items() if times > 1 and name in asked]
     if repeated:
-        problems.append(Finding(f"repeated column names {repeated[:5]}; rename the columns apart"))
+        told = f"repeated column names {repeated[:5]}; rename the columns apart"
+        problems.append(Finding(f"{told} in the file, or name others to use in its description: columns = [...]"))
     return Layout(len(own), own, features, names, ids, known_ids, texts, description=description, **more)
 
 
@@ -142,7 +159,7 @@ def _check_names(own: Sequence[str], agreed: Sequence[str], said: Description, p
         "drop": said.drop,
         "id": () if said.id is None else (said.id,),
         "units": tuple(said.units),
-        "missing": tuple(said.missing_in),
+        "missing_in": tuple(said.missing_in),
         "categorical": said.categorical,
         "labels": said.labels,
     }
@@ -207,8 +224,8 @@ def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
 
 
 def _is_broken_number(cell: str) -> bool:
-    """Whether a cell is no number, but hardly a name either: it has a comma too much, or is a mark of missing numbers."""
-    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-]", cell.strip())
+    """Whether a cell is no number, but hardly a name either: it has a sign too much, or is a mark of missing numbers."""
+    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-<>=~/ ]", cell.strip())
 
 
 def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:

@@ -14,8 +14,10 @@ from ..errors import FileError, InputError, InputTypeError, ProblemsError
 from ..storage import check_regular
 from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
 from .budgets import in_pieces, memory_for_rows
+from .cell_texts import without_marks
 from .checks import check_numeric
 from .description import Description, description_of
+from .numbering import numberings
 from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
@@ -30,11 +32,11 @@ SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
 def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
     """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
-    Text: a first line with a cell that is not a number is a header.  A first column of text, or one whose header is empty or one
-    of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was found out about
-    separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file holds a matrix
-    saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and "row_ids" next to it
-    are used.
+    Text: a first line with a cell that is not a number is a header.  A first column of text, all different, or one whose header
+    is empty or one of id, sample, index, row, holds row ids.  Cells that are empty, NA, N/A, NaN or null become nan.  What was
+    found out about separator, decimal sign and encoding is in ``notes``; what could be read in two ways is an error.  A .npz file
+    holds a matrix saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and
+    "row_ids" next to it are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
     ``.toml``.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 
@@ -64,7 +66,6 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
         table = READERS[extension](file, said, memory)
-        table = replace(table, categorical=tuple(name for name in said.categorical if name in table.texts))
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -75,7 +76,10 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
-    return _checked(file, replace(table, X=in_pieces(table.X, memory), notes=notes))
+    categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
+    table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
+    table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
+    return replace(table, notes=(*notes, *numberings(table, said)))
 
 
 def _meant(file: Path) -> str:
@@ -155,11 +159,19 @@ def _problems_of_all(
     advice = [line for error in wrong.values() for line in error.advice]
     headers = {file: header_of(file, said.get(name) or description_of(file)[0]) for name, file in files.items()}
     problems += misnamed({file: header for file, header in headers.items() if header is not None})
-    first = files[next(iter(wrong))]
     like = next((f" --like {files[name]}" for name, table in tables.items() if table.feature_names is not None), "")
-    if any("describe" in problem for problem in problems):
-        advice.append(f"A description can mend this; begin with: eigenpact describe {first} -o {first}.toml{like}")
+    mendable = [name for name, file in files.items() if any(_asks_for_description(problem, file) for problem in problems)]
+    described = {name: file.with_name(f"{file.name}.toml") for name, file in files.items()}
+    new = [files[name] for name in mendable if name not in said and not described[name].exists()]
+    if new:
+        advice.append(f"A description can mend this; begin with: eigenpact describe {new[0]} -o {new[0]}.toml{like}")
+    advice += [f"{files[name]} is described by {described[name].name}: mend it there" for name in mendable
+               if name not in said and described[name].exists()]  # fmt: skip
     return ProblemsError(problems, advice)
+
+
+def _asks_for_description(problem: str, file: Path) -> bool:
+    return problem.startswith((f"{file},", f"{file}:")) and "describe" in problem.removeprefix(str(file))
 
 
 def site_of(entry: str | os.PathLike[str]) -> str:

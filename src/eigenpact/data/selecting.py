@@ -11,6 +11,7 @@ from scipy import sparse
 
 from ..errors import InputError
 from ..numerics.sources import ChangedRows, RowSource
+from .cell_texts import number_text
 from .description import Description
 from .findings import Finding, raise_problems
 from .layout import Layout, arrange
@@ -38,26 +39,29 @@ def select(file: Path, table: Table, description: Description) -> Table:
     variants = table.variants
     if variants is not None:
         at = list(layout.features)
-        chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "ids", "counted", "other")}
-        variants = replace(variants, position=variants.position[at], **chosen)
-    changed = X if variants is not None else _changed(file, X, layout)
+        chosen = {key: tuple(getattr(variants, key)[j] for j in at) for key in ("chromosome", "counted", "other")}
+        variants = replace(variants, position=variants.position[at], ids=layout.names, **chosen)
+    changed = X if variants is not None else _changed(file, X, layout, table.X)
     return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
 
 
-def _changed(file: Path, X: Any, layout: Layout) -> Any:
+def _changed(file: Path, X: Any, layout: Layout, whole: Any) -> Any:
+    """Columns X of the table as float64, marked and in their units."""
     said = layout.description
     if not (said.units or said.missing or said.missing_in):
         return X
     if isinstance(X, RowSource) and not X.sparse:
-        return ChangedRows(X, layout.finish)
+        kind = whole.stored
+        return ChangedRows(X, lambda rows: layout.finish(rows.astype(np.float64, copy=False), kind), dtype=np.float64)
     if not isinstance(X, np.ndarray):
         raise InputError(f"{file} is sparse; units and missing marks of a description are for dense tables")
-    return layout.finish(np.array(X, dtype=np.float64))
+    return layout.finish(np.array(X, dtype=np.float64), X.dtype)
 
 
 def _texts(X: Any, column: int) -> tuple[str, ...]:
     """A column of numbers as texts: 1.0 is '1'."""
+    kind = X.stored if isinstance(X, RowSource) else X.dtype
     numbers = X[:, [column]]
     numbers = numbers[:] if isinstance(numbers, RowSource) else numbers
     dense = numbers.toarray() if sparse.issparse(numbers) else np.asarray(numbers)
-    return tuple(f"{value:.17g}" if np.isfinite(value) else "" for value in dense.ravel().tolist())
+    return tuple(number_text(value, kind) for value in dense.ravel().tolist())

@@ -61,8 +61,13 @@ def fitted_to(table: Table, features: Sequence[str], whose: str = "the table") -
     if table.categorical:
         table = one_hot(table, categories_named(features, table.categorical), whose)
     reference = None if table.variants is None else variants_named(features)
-    if reference is None or table.variants is None:
+    if table.variants is None:
         return table, plan_for(features, table.feature_names or ())
+    if reference is None:
+        raise InputError(
+            f"{whose} has genotypes with their alleles, but the agreed features, such as {features[0]!r}, do not say which "
+            "allele is counted; agree on a .bim file, or fit a model of genotype files"
+        )
     found = match_variants(reference, table.variants)
     columns, swapped = np.where(_unusable(found), -1, found.columns), np.isin(found.relation, (SWAPPED, BOTH))
     as_is = np.array_equal(columns, np.arange(table.X.shape[1]))

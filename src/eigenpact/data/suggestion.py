@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from ..errors import EigenpactError, InputError
 from .description import Description
 from .findings import SHOWN, Finding, near
 from .layout import LIKELY_MISSING, Layout
+from .numbering import may_number
 from .table import ending
 from .text_blocks import advice
 from .text_bytes import blocks
 from .text_files import AFTER, ENDINGS, find_layout, told_errors
-from .text_form import Form, Found, find_form
+from .text_form import NUMBERLIKE, Form, Found, find_form
 
 CODES = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that often stand for missing ones; whether they do, only a person can say."""
@@ -54,6 +55,7 @@ class _Column:
     codes: Counter[float] = field(default_factory=Counter)
     low: float = np.inf
     high: float = -np.inf
+    different: set[float] | None = None
 
     def add(self, cell: str, form: Form, line: int) -> None:
         number, word = form.number(cell), cell.strip()
@@ -64,6 +66,8 @@ class _Column:
             self.missing[word] += 1
         else:
             self.numbers += 1
+            if self.different is not None and number.is_integer():
+                self.different.add(number)
             if number in CODES:
                 self.codes[number] += 1
             elif np.isfinite(number):
@@ -76,10 +80,30 @@ class _Column:
         words = sum(times for word, times in self.words.items() if word.lower() not in LIKELY_MISSING)
         return words > TEXT_SHARE * (words + self.numbers)
 
-    def doubtful_codes(self) -> list[tuple[float, int]]:
-        """Codes that occur, far from all other numbers."""
-        found = self.codes.items()
-        return [(c, n) for c, n in found if (c < 0 <= self.low) or (c > 0 and 0 < 10 * self.high < c)]
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether all cells are whole numbers and different, under a name for such ones."""
+        alone = not self.words and not self.missing and self.numbers > 1
+        return alone and self.different is not None and len(self.different) == self.numbers
+
+    @property
+    def is_numberlike(self) -> bool:
+        """Whether most cells are numbers or hold some, such as "<5" and "120/80"."""
+        words = {word: times for word, times in self.words.items() if word.lower() not in LIKELY_MISSING}
+        like = sum(times for word, times in words.items() if NUMBERLIKE.match(word))
+        return like > 0 and like + self.numbers > TEXT_SHARE * (sum(words.values()) + self.numbers)
+
+    def doubtful_codes(self, elsewhere: Collection[float] = ()) -> list[tuple[float, int]]:
+        """Codes that occur apart from all other numbers, or that stand for missing ones ``elsewhere``, with how often."""
+        return [
+            (c, n) for c, n in self.codes.items() if self._is_apart(c) or (c in elsewhere and not 0 <= self.low <= c <= self.high)
+        ]
+
+    def _is_apart(self, code: float) -> bool:
+        """Whether a code has another sign, another size, or is farther from the others than they are from each other."""
+        if (code < 0 <= self.low) or (code > 0 and 0 < 10 * self.high < code):
+            return True
+        return bool(max(self.low - code, code - self.high) > self.high - self.low > 0)
 
 
 def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
@@ -91,18 +115,23 @@ def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
         problems, notes, remarks = list(found.problems), list(found.notes), list[str]()
         layout = find_layout(path, found, Description(), problems)
         columns = _tally(path, found, layout)
-    texts = [j for j, column in enumerate(columns) if column.is_text and j != layout.ids]
+        layout = _with_numbering(layout, columns, agreed or (), remarks)
+    texts = [j for j, column in enumerate(columns) if column.is_text and not column.is_numberlike and j != layout.ids]
     said = _described(found, layout, columns, texts)
     if layout.header is not None:
         said = _matched(said, layout, agreed, texts, problems, notes, remarks)
+    codes = {code for j, column in enumerate(columns) if j != layout.ids for code, _ in column.doubtful_codes()}
     for j, column in enumerate(columns):
-        if j != layout.ids:
-            _judge(j, column, j in texts, found.form, layout, problems, notes, remarks)
+        if j in texts:
+            notes.append(Finding("it holds text, and is no feature", layout.skip or 1, j + 1, layout.name(j)))
+        elif j != layout.ids:
+            _judge(j, column, codes, found.form, layout, problems, notes, remarks)
     return Suggestion(said, tuple(notes), tuple(problems[: 3 * SHOWN]), tuple(remarks))
 
 
 def _tally(path: Path, found: Found, layout: Layout) -> list[_Column]:
-    columns, size = [_Column() for _ in range(layout.n_cells)], 0
+    names = layout.header or [""] * layout.n_cells
+    columns, size = [_Column(different=set() if may_number(name) else None) for name in names], 0
     encoding = "utf-8" if found.form.encoding.startswith("utf") else found.form.encoding
     for block in blocks(path, found.form.encoding):
         reader = csv.reader(io.StringIO(block.data.decode(encoding, "replace"), newline=""), delimiter=found.form.separator)
@@ -115,6 +144,16 @@ def _tally(path: Path, found: Found, layout: Layout) -> list[_Column]:
         if size > AFTER:
             break
     return columns
+
+
+def _with_numbering(layout: Layout, columns: list[_Column], agreed: Sequence[str], remarks: list[str]) -> Layout:
+    """The layout with a column that numbers the rows as that of their names, if there is none yet."""
+    found = [j for j, column in enumerate(columns) if column.numbers_rows and layout.name(j) not in agreed]
+    if layout.ids is not None or not found or len(columns) < 2:
+        return layout
+    told = "its whole numbers are all different, and taken for the rows' names; if it is a feature, delete the line: id = "
+    remarks.append(f"column {found[0] + 1} ({layout.name(found[0])!r}): {told}{json.dumps(layout.name(found[0]))}")
+    return replace(layout, ids=found[0])
 
 
 def _described(found: Found, layout: Layout, columns: list[_Column], texts: list[int]) -> Description:
@@ -175,25 +214,33 @@ def renamed(own: Sequence[str], agreed: Sequence[str]) -> dict[str, str]:
 
 
 def _judge(
-    j: int, column: _Column, is_text: bool, form: Form, layout: Layout, problems: list[Finding], notes: list[Finding],
-    remarks: list[str],
+    j: int, column: _Column, codes: Collection[float], form: Form, layout: Layout, problems: list[Finding],
+    notes: list[Finding], remarks: list[str],
 ) -> None:  # fmt: skip
-    """Tell what is in a column."""
+    """Tell what is in a column that is a feature, or may be one."""
     name = layout.name(j)
     for word, times in column.missing.items():
         if word:
             notes.append(Finding(f"{times} cells are {word!r} and missing", column.first.get(word), j + 1, name))
-    if is_text:
-        notes.append(Finding("it holds text, and is no feature", layout.skip or 1, j + 1, name))
+    place = f"column {j + 1}" if name is None else f"column {j + 1} ({name!r})"
+    if column.is_text:
+        word, times = next((w, n) for w, n in column.words.most_common() if NUMBERLIKE.match(w))
+        told = f"{word!r} is not a number ({times} cells), nor are most others here; {advice(word, form)}"
+        problems.append(Finding(told, column.first.get(word), j + 1, name))
+        remarks.append(
+            f"{place}: most cells hold numbers and more, such as {word!r}: correct the file; or leave the column out, "
+            f"drop = [{json.dumps(name)}], or keep it as text, labels = [{json.dumps(name)}]"
+        )
         return
     for word, times in column.words.items():
         told = f"{word!r} is not a number ({times} cells); {advice(word, form)}"
         problems.append(Finding(told, column.first.get(word), j + 1, name))
         if word.lower() not in LIKELY_MISSING:
-            remarks.append(f"line {column.first.get(word)}, column {j + 1} ({name!r}): {word!r} is no number: correct the file")
-    for code, times in column.doubtful_codes():
+            remarks.append(f"line {column.first.get(word)}, {place}: {word!r} is no number: correct the file")
+    for code, times in column.doubtful_codes(codes):
+        others = f", others are from {column.low:g} to {column.high:g}" if column.low <= column.high else " and nothing else"
         remarks.append(
-            f"column {j + 1} ({name!r}): {code:g} occurs {times} times, others are from {column.low:g} to {column.high:g}; "
+            f"{place}: {code:g} occurs {times} times{others}; "
             f"if it stands for missing ones, add below [missing_in]: {json.dumps(name)} = [{code:g}]"
         )
 

@@ -10,8 +10,9 @@ import csv
 import importlib
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from .findings import SHOWN, Finding
 from .layout import LIKELY_MISSING, Layout
 from .text_bytes import Block, count_lines
-from .text_form import COMMA_NUMBER, Form, likely_encoding, not_utf8
+from .text_form import COMMA_NUMBER, GROUPED, NUMBERLIKE, THOUSANDS, Form, likely_encoding, not_utf8, two_readings
 
 NAN_WORDS = ("", "NA", "NaN", "nan", "N/A", "n/a", "na", "#N/A", "NULL", "null", "Null")
 
@@ -193,6 +194,7 @@ class BlockReader:
         ids: list[str] = []
         texts: dict[str, list[str]] = {name: [] for name in layout.texts}
         problems: dict[tuple[int, str], Finding] = {}
+        words: Counter[int] = Counter()
         reader = csv.reader(io.StringIO(data.decode(self._encoding), newline=""), delimiter=self.form.separator)
         for row in reader:
             if not row:
@@ -212,9 +214,19 @@ class BlockReader:
             numbers = [self.form.number(row[j], layout.marks.get(j, frozenset())) for j in layout.features]
             if None in numbers:
                 self._note(row, numbers, where, problems)
+                words.update(j for j, number in zip(layout.features, numbers, strict=True) if number is None and _is_text(row[j]))
             rows.append([np.nan if number is None else number for number in numbers])
         X = np.array(rows, dtype=np.float64).reshape(-1, len(layout.features))
-        return Part(X, ids, dict(texts), problems)
+        return Part(X, ids, dict(texts), self._with_labels(problems, {j for j, n in words.items() if 2 * n > len(rows)}))
+
+    def _with_labels(self, problems: dict[tuple[int, str], Finding], wordy: set[int]) -> dict[tuple[int, str], Finding]:
+        """Problems with the advice to describe columns of text as such, of which most cells are text."""
+        told = dict(problems)
+        for (column, cell), problem in problems.items():
+            if column in wordy and problem.name is not None and "describe" not in problem.text and _is_text(cell):
+                text = f'{problem.text}; if the column holds text, describe the file: labels = ["{problem.name}"]'
+                told[column, cell] = replace(problem, text=text)
+        return told
 
     def _check_id(self, name: str, line: int, ids: list[str], problems: dict[tuple[int, str], Finding]) -> None:
         if self.layout.known_ids or self.form.number(name) is None:
@@ -231,7 +243,7 @@ class BlockReader:
         for column, number in zip(self.layout.features, numbers, strict=True):
             if number is not None:
                 continue
-            cell, hint = row[column], advice(row[column], self.form, self.layout.name(column))
+            cell, hint = row[column], advice(row[column], self.form)
             if column == 0 and self.layout.ids is None and "describe" not in hint:
                 hint += "; if the first column holds row ids, begin the file with a header line whose first cell is 'id'"
             told = f"{_short(cell)} is not a number; {hint}"
@@ -247,17 +259,25 @@ def _as_rows(table: Any) -> NDArray[np.float64]:
     return np.array(batches[0].to_tensor(null_to_nan=True, row_major=True).to_numpy(), order="C")
 
 
-def advice(cell: str, form: Form, name: str | None = None) -> str:
+def advice(cell: str, form: Form) -> str:
     """What to do about a cell that is no number."""
     word = cell.strip()
     if word.lower() in LIKELY_MISSING:
         return f'if it stands for a missing one, describe the file: missing = ["{word}"]'
+    if form.decimal == "." and THOUSANDS.fullmatch(word):
+        return two_readings(word)
+    if form.decimal == "." and GROUPED.fullmatch(word):
+        return "its commas group thousands: save the file without them"
     if form.decimal == "." and COMMA_NUMBER.fullmatch(word):
         return 'if the comma is the decimal sign, describe the file: decimal = ","'
     if form.decimal == "," and re.fullmatch(r"[+-]?[\d.]+(,\d+)?", word):
         return "numbers here have a decimal comma: save the file with one decimal sign, and none that groups thousands"
-    told = "give numbers, or leave missing cells empty"
-    return told if name is None or len(word) < 2 else f'{told}; if the column holds text, describe the file: labels = ["{name}"]'
+    return "give numbers, or leave missing cells empty"
+
+
+def _is_text(cell: str) -> bool:
+    """Whether a cell that is no number holds a word, and not a number and more."""
+    return cell.strip().lower() not in LIKELY_MISSING and not NUMBERLIKE.match(cell)
 
 
 def _short(cell: str) -> str:

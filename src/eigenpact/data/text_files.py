@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import dropwhile, islice
 from pathlib import Path
 
 from ..errors import EigenpactError, FileError, InputError
@@ -29,6 +29,9 @@ WORKERS = 4
 
 LINES, LARGEST_BLOCK = 500, 1 << 24
 """A block has so many lines, if it then has no more than so many bytes."""
+
+FIRST = 200
+"""Lines by which the header is found."""
 
 AFTER = 1 << 26
 """So many bytes are still looked at for more problems, once one was found."""
@@ -72,10 +75,41 @@ def told_errors(path: Path) -> Iterator[None]:
 
 def find_layout(path: Path, found: Found, description: Description, problems: list[Finding]) -> Layout:
     """Where what is in the file, by its first lines."""
-    lines = list(islice(found.form.rows(found.text), 2))
-    if not lines:
+    first = list(islice(found.form.rows(found.text), FIRST))
+    if not first:
         raise FileError(f"{path} is empty; give a table with at least one row")
-    return read_layout(lines, found.form.number, found.form.separator, description, problems)
+    usual = Counter(len(row) for _, row in first).most_common(1)[0][0]
+    lines = list(dropwhile(lambda line: len(line[1]) == 1 < usual, first))
+    if len(lines) < len(first):
+        told = f"it has 1 cell, line {lines[0][0]} has {len(lines[0][1])}: delete what stands above the header"
+        problems.append(Finding(f"{told}; if it is the header, give every column a name", first[0][0]))
+    layout = read_layout(lines[:2], found.form.number, found.form.separator, description, problems)
+    if layout.ids is None or layout.known_ids:
+        return layout
+    repeated = _repeated(found, layout.ids, layout.skip)
+    if repeated is None:
+        return layout
+    word, before, again = repeated
+    name = layout.name(layout.ids)
+    told = (
+        f"{word!r} stands in lines {before} and {again}, so that this column of text hardly names the rows; describe the file: "
+        f'labels = ["{name}"] or categorical = ["{name}"] if it holds groups, drop = ["{name}"] to leave it out, '
+        f'id = "{name}" if it names the rows nevertheless'
+    )
+    problems.append(Finding(told, again, layout.ids + 1, name))
+    return replace(layout, ids=None)
+
+
+def _repeated(found: Found, column: int, skip: int) -> tuple[str, int, int] | None:
+    """The first cell of a column that occurs twice in the first lines, and where; None if all are different."""
+    lines: dict[str, int] = {}
+    for line, row in found.form.rows(found.text):
+        if line > skip and column < len(row):
+            word = row[column].strip()
+            if word in lines:
+                return word, lines[word], line
+            lines[word] = line
+    return None
 
 
 def _gather(path: Path, seen: Found, layout: Layout, memory: int | None, problems: list[Finding]) -> Table:

@@ -31,6 +31,9 @@ LINES = 200
 COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 DOT_NUMBER = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,\d{3}){2,}(?:\.\d*)?|,\d{3}\.\d*)")
+NUMBERLIKE = re.compile(r"\W*\d")
+"""How a cell begins that holds a number and more, such as "<5" or "120/80"; a name such as "p1" begins with letters."""
 UNDEFINED_IN_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 
@@ -186,6 +189,20 @@ def _mixed(sign: str, signs: list[str], text: str, decimal: str | None) -> bool:
             if not number and any(other in cell for other in others):
                 return True
     return False
+
+
+def two_readings(word: str) -> str:
+    """What to do about a number with one sign that may be the decimal one or group thousands.
+
+    >>> two_readings("1,234")[:29]
+    'it may be 1.234 or 1234: if 1'
+    """
+    sign = "," if "," in word else "."
+    part, whole = word.replace(",", "."), word.replace(sign, "")
+    return (
+        f'it may be {part} or {whole}: if {part}, describe the file: decimal = "{sign}"; if {whole}, save the file without signs '
+        "that group thousands"
+    )
 
 
 def _decimal(form: Form, text: str, notes: list[Finding], problems: list[Finding]) -> str:

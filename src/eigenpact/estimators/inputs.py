@@ -162,6 +162,13 @@ def _agreed(estimator: Any, named: dict[str, Any], gaps: bool) -> Agreement:
     columns = {name: Columns(int(part.shape[1]), _feature_names(part)) for name, part in tables.items()}
     agreed = agree_on_features(columns, getattr(estimator, "features", "strict"))
     check_gaps(agreed, filled=gaps)
+    for name, plan in agreed.plans.items():
+        unnamed = [column for column in getattr(tables[name], "columns", ()) if not isinstance(column, str)]
+        if plan.columns is not None and unnamed:
+            raise InputError(
+                f"site {name!r} has its columns in another order, or others, and {unnamed[0]!r} is no text, so that "
+                "transform could not match them; name columns by text, for example table.columns = table.columns.astype(str)"
+            )
     return agreed
 
 

@@ -179,6 +179,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         self.features = features
         self.check_units = check_units
 
+    column_names: tuple[str, ...] = ()  # of rows that come as arrays, for errors: who read them from files sets it
+
     # -- fitting --------------------------------------------------------------------------------
 
     def _check_sizes(self, rows: int, features: int) -> None:
@@ -207,13 +209,14 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     def _program(self, algorithm: Algorithm, seed: int) -> Program:
         asked = self._problem(self.n_components, seed)
         names = feature_names(self)
-        filling = [MeanFill(names)] if self.missing == "mean" else []
+        told = names or self.column_names
+        filling = [MeanFill(told)] if self.missing == "mean" else []
         prepare = (*filling, *self.preparers(names or None))
         problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare, features=self._told_features())
         if self.missing == "em":
             if problem.features.mode == "intersection":
                 raise InputError("missing='em' models what sites lack, too: use features='union', or missing='mean'")
-            return likely_program(algorithm, problem, names)
+            return likely_program(algorithm, problem, told)
 
         async def program(start: Array | None, state: Mapping[str, Array] | None) -> tuple[Setup, Solution]:
             setup = await agree(problem)
@@ -233,7 +236,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
-        return super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
+        settings = super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
+        return settings | {"agreement": settings.pop("features")}  # in a journal, features are names of columns
 
     def _check_parameters(self) -> None:
         self._check_choice("center", "pooled", "site", False)

@@ -92,7 +92,7 @@ def _genotypes(given: list[str]) -> Preparer:
 
 def _residualize(given: list[str]) -> Preparer:
     columns = tuple(word for word in given if word and word != "+site")
-    return Residualize(tuple(int(word) if word.isdigit() else word for word in columns), site="+site" in given)
+    return Residualize(columns, site="+site" in given)
 
 
 def _batches(given: list[str]) -> Preparer:

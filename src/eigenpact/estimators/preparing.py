@@ -74,7 +74,9 @@ class Preparing:
 
     def _check_preparers(self, center: Any) -> None:
         """Refuse what prepares no rows, and what does not go with this ``center``."""
-        strange = [what for what in self.prepare if not isinstance(what, Preparer)]
+        if not isinstance(self.prepare, Sequence) or isinstance(self.prepare, str):
+            raise InputError(f"prepare={self.prepare!r} must be a list such as [ep.prepare.Scale()], or () for none")
+        strange = [what for what in self.prepare if isinstance(what, type) or not isinstance(what, Preparer)]
         if strange:
             raise InputError(
                 f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"

@@ -34,6 +34,7 @@ class RowSource(ABC):
     ----------
     shape : (n, d)
     dtype : numpy dtype of what is given, float64 or float32
+    stored : numpy dtype of what lies where rows are read from
     sparse : bool
         Whether scipy CSR matrices are given, else numpy arrays.
     piece_bytes : int
@@ -55,7 +56,7 @@ class RowSource(ABC):
 
     def __init__(self, shape: tuple[int, int], dtype: Any = np.float64, *, sparse: bool = False) -> None:
         self.shape = (int(shape[0]), int(shape[1]))
-        self.dtype = np.dtype(dtype)
+        self.dtype = self.stored = np.dtype(dtype)
         self.sparse = sparse
         self.piece_bytes = PIECE_BYTES
         self.facts: dict[str, Any] = {}
@@ -137,7 +138,7 @@ class ArraySource(RowSource):
     def __init__(self, array: Any) -> None:
         dtype = np.dtype(array.dtype)
         super().__init__(array.shape, np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
-        self.array = array
+        self.array, self.stored = array, dtype
 
     def read(self, first: int, last: int) -> Any:
         """The rows from number ``first`` to before ``last``, new in memory."""

@@ -42,6 +42,7 @@ FAMILIES = (
     ("varpro", "perpca", "distpca", "pooled", "individual"),
     ("shrinking", "dcf", "cf-pca", "apgm", "inexact-alm", "alm"),
     ("noisy-gram", "noisy-subspace"),
+    ("em",),
     ("projection-consensus", "random-features", "landmarks", "tracking", "own", "neighbourhood"),
 )
 """Solvers that stand in one picture with each other; the place in its family gives a solver its colour and marker."""

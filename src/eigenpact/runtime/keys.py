@@ -170,7 +170,8 @@ class Session:
         if len(members) < least:
             raise PolicyError(
                 f"rule min_participants = {least}: the roster has {len(members)} site(s), {', '.join(sorted(names))}; "
-                "of a sum of fewer, others know this site's part"
+                f"of a sum of fewer, others know this site's part; give {'three' if least == 3 else least} sites or more, "
+                "or leave out --secure (secure=True)"
             )
         for member in members:
             self._check_member(member)

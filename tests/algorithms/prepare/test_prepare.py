@@ -386,3 +386,47 @@ def test_covariates_in_secured_sums_are_products_that_tell_no_site_apart():
     truth = LinearRegression().fit(X[:, [3, 7]] - 1e5, X[:, others] - 1e5).coef_.T
     for pca in (plain, secured):
         assert np.allclose(pca.preparation_[0].arrays["coefficients"][:, others], truth, rtol=1e-9, atol=1e-11)
+
+
+def test_robust_scales_are_the_lower_medians_of_the_pooled_rows():
+    X = RNG.normal(3.0, 2.0, size=(100, 5))
+    step = fitted(X, ep.prepare.Scale("robust"), sites=np.repeat(["A", "B"], 50), k=2).preparation_[0]
+    lower = np.sort(X, axis=0)[49]
+    sizes = np.sort(np.abs(X - step.arrays["centre"]), axis=0)[49] * 1.4826022185056018
+    assert np.allclose(step.arrays["centre"], lower, rtol=1e-7, atol=0)
+    assert np.allclose(step.arrays["scale"], sizes, rtol=1e-7, atol=0)
+
+
+def test_a_covariate_called_by_a_number_is_the_column_of_that_name():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(RNG.normal(size=(60, 4)), columns=["age", "3", "1", "2"])
+    step = fitted({"A": X[:30], "B": X[30:]}, ep.prepare.parse("residualize:1"), sites=None, k=2).preparation_[0]
+    assert step.arrays["columns"].tolist() == [2]
+    step = fitted(X.to_numpy(), ep.prepare.parse("residualize:1"), sites=None, k=2).preparation_[0]
+    assert step.arrays["columns"].tolist() == [1]
+
+
+@pytest.mark.parametrize("prepare", [None, ep.prepare.Scale(), [ep.prepare.Scale], "scale"])
+def test_what_is_no_list_of_preparers_is_refused(prepare):
+    with pytest.raises(InputError, match="prepare"):
+        ep.FederatedPCA(2, prepare=prepare).fit(COUNTS)
+
+
+def test_columns_that_are_not_named_by_text_are_not_matched_in_silence():
+    pandas = pytest.importorskip("pandas")
+    A, B = (pandas.DataFrame(RNG.normal(size=(20, 3)) * [1, 2, 3]) for _ in range(2))
+    with pytest.raises(InputError, match="is no text"):
+        ep.FederatedPCA(2).fit({"A": A, "B": B[[2, 1, 0]]})
+    assert ep.FederatedPCA(2).fit({"A": A, "B": B}).n_features_in_ == 3
+
+
+@pytest.mark.parametrize(
+    ("prepare", "least"),
+    [((ep.prepare.LogNormalize(),), 10), ((ep.prepare.HighlyVariable(8), ep.prepare.LogNormalize()), None)],
+)
+def test_exported_rows_lack_the_columns_that_were_taken_out_before_their_totals(prepare, least):
+    C = COUNTS[:, :12].copy()
+    C[:, 5] = 0
+    C[:4, 5] = [30, 40, 50, 60]
+    pca = fitted(C, *prepare, k=2, min_nonzero=least)
+    assert np.allclose(ep.export.to_sklearn(pca).transform(C), pca.transform(C), atol=1e-9)

@@ -158,17 +158,28 @@ class Residualize:
         return Part(RESIDUALIZE.title, {Sum: (observed_sums, asked), Local: (keep_slopes,)})
 
     def for_features(self, names: Sequence[str] | None) -> Residualize:
-        """The same with numbers in place of names; ``names`` are those of all columns, None if they have none."""
+        """The same with numbers in place of names; ``names`` are those of all columns, None if they have none.
+
+        A text such as "3" is a number only where columns have no names.
+        """
+        if names is None:
+            numbers = tuple(int(c) if isinstance(c, str) and c.isdecimal() else c for c in self.columns)
+            return replace(self, columns=numbers)._numbered()
         wanted = [c for c in self.columns if isinstance(c, str)]
-        if wanted and names is None:
-            raise InputError(f"column {wanted[0]!r} is not known here, since the columns have no names; give its number, from 0")
-        known = {name: j for j, name in enumerate(() if names is None else names)}
+        known = {name: j for j, name in enumerate(names)}
         for name in wanted:
             if name not in known:
                 near = get_close_matches(name, known, 3)
                 hint = f"did you mean {' or '.join(near)}?" if near else f"they are {', '.join([*known][:10])}"
                 raise InputError(f"no column is called {name!r}; {hint}")
         return replace(self, columns=tuple(known[c] if isinstance(c, str) else c for c in self.columns))
+
+    def _numbered(self) -> Residualize:
+        """This one, if its columns are numbers."""
+        wanted = [c for c in self.columns if isinstance(c, str)]
+        if wanted:
+            raise InputError(f"column {wanted[0]!r} is not known here, since the columns have no names; give its number, from 0")
+        return self
 
     async def agree(self) -> Step:
         """Agree on the slopes."""

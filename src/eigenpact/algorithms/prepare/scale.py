@@ -3,10 +3,10 @@
 Problem
     Entries x_j of all sites become (x_j - c_j) / s_j, cut to [-m, m] if a ``max_value`` m is given.  c_j and s_j are the pooled
     mean and standard deviation (n - 1 in the denominator, as scanpy's ``scale``), or the pooled median and 1.4826 times the
-    median size of deviations from it, which gross errors cannot move.
+    median size of deviations from it, which gross errors cannot move.  Of two middle entries the lower one is taken.
 
 Rounds
-    "standard": two, as in ``moments.py``.  "robust": one for counts, eight for medians, four for deviations (``medians.py``).
+    "standard": two, as in ``moments.py``.  "robust": one for counts, eight for medians, eight for deviations (``medians.py``).
     Then every site is told centre and scale.
 
 Leaves the site
@@ -29,7 +29,7 @@ from ...errors import InputError
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
 from ...runtime import Local, Reply, Site, Sum, local
-from ..medians import CENTRE_ROUNDS, SCALE_ROUNDS, count_parts, medians
+from ..medians import CENTRE_ROUNDS, count_parts, medians
 from ..method import Part
 from ..parameters import check_choice, check_positive
 from ..robust.thresholds import NORMAL_MEDIAN
@@ -116,5 +116,5 @@ async def _standard() -> tuple[Array, Array]:
 async def _robust() -> tuple[Array, Array]:
     _, observed, _ = await pooled_means()
     centre = await medians(observed, np.zeros(len(observed)), CENTRE_ROUNDS, deviations=False)
-    sizes = await medians(observed, centre, SCALE_ROUNDS, deviations=True) / NORMAL_MEDIAN
+    sizes = await medians(observed, centre, CENTRE_ROUNDS, deviations=True) / NORMAL_MEDIAN
     return centre, np.where(sizes > 1e-12 * np.abs(centre), sizes, 1.0)

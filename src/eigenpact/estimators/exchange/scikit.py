@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ...errors import InputError, MissingExtraError
+from ...numerics.kinds import KINDS
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step, prepared
 from ...storage import check_file_target, replacing
@@ -71,9 +72,18 @@ def to_sklearn(pca: FederatedPCA) -> Any:
 
 
 def _prepare(pca: FederatedPCA) -> Iterator[tuple[str, Any]]:
-    """scikit-learn's estimators for the steps of preparation, named after their kinds."""
+    """scikit-learn's estimators for the steps of preparation, named after their kinds.
+
+    Columns that were taken out need no estimator, since components are zero there, unless a later step looks at whole rows.
+    """
+    by_rows = [step.kind not in MAKERS for step in pca.preparation_]
+    if pca.dropped_features_ and any(by_rows):
+        kept = ~np.isin(np.arange(pca.n_features_in_), pca.dropped_features_)
+        yield "dropped", Prepared(Step("columns", {"kept": kept}))
     for i, step in enumerate(pca.preparation_):
-        made = _made(pca, step)
+        drops = KINDS[step.kind].drops
+        matters = drops is not None and bool(np.any(drops(step.arrays))) and any(by_rows[i + 1 :])
+        made = None if matters else _made(pca, step)
         for part, estimator in [("", Prepared(step))] if made is None else made:
             yield "-".join(word for word in (f"prepare{i}", step.kind, part) if word), estimator
 
