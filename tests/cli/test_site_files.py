@@ -201,3 +201,12 @@ def test_categories_that_two_sites_write_in_two_ways_are_refused_or_told(run, re
     result = run("fit", "a.csv", "b.csv", "-k", 2, "-o", "model", "--features", "intersection")
     assert result.exit_code == 0, result.output
     assert told in " ".join(result.stderr.split())
+
+
+def test_transform_says_how_many_variants_are_lacking_and_what_helps(run, refused, genotypes):
+    write_bed("few.bed", genotypes[:, :5], IDS[:5], ALLELES[:5])
+    told = refused("transform", "model", "few.bed", "-o", "s.npy")
+    assert "'rs9 1:19" in told
+    assert "'rs10 1:20" not in told
+    assert "] and 2 more; rename, drop or add columns, or use --project" in told
+    assert run("transform", "model", "few.bed", "-o", "s.npy", "--project").exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_cells_have_names_labels_and_layers(tmp_path: Path) -> None:
         np.testing.assert_array_equal(dense(read_table(named).X), 2 * S.toarray())
     with pytest.raises(InputError, match=r"no 'nothing'; .*name one"):
         read_table(f"{tmp_path}/a.h5ad:nothing")
+
+
+@pytest.mark.parametrize("matrix", [X, S, S.tocsc()])
+def test_a_layer_that_is_misspelt_is_suggested_and_sparse_ones_are_listed(tmp_path: Path, matrix: Any) -> None:
+    cells(matrix).write_h5ad(tmp_path / "a.h5ad")
+    shape = re.escape(str(tuple(X.shape)))
+    with pytest.raises(
+        InputError, match=rf"no 'rwa'; it holds X {shape}, layers/raw {shape}; did you mean .*a.h5ad:/layers/raw\?"
+    ):
+        read_table(f"{tmp_path}/a.h5ad:rwa")
 
 
 def test_a_table_is_named_after_a_colon_or_in_the_description(tmp_path: Path) -> None:

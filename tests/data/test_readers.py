@@ -143,6 +143,15 @@ def test_unreadable_files_are_named(write, data, name, message):
         read_table(write(data, name))
 
 
+@pytest.mark.parametrize("name", ["CEU", "CEU.bim", "CEU.fam"])
+def test_the_file_beside_that_is_read_is_suggested(write, name):
+    meant = write(b"x", "CEU.bed")
+    with pytest.raises(FileError, match=f"unknown extension; did you mean {re.escape(str(meant))}\\?; allowed are"):
+        read_table(write(b"x", name))
+    with pytest.raises(FileError, match="unknown extension; allowed are"):
+        read_table(write(b"x", "YRI.bim"))
+
+
 def test_missing_files_folders_and_broken_gzip(tmp_path):
     with pytest.raises(FileError, match=r"none\.csv does not exist"):
         read_table(tmp_path / "none.csv")

@@ -11,6 +11,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from .budgets import is_too_large
 from .description import Description
 from .sparse_files import LONGEST
 from .table import Table, reads
+
+LISTED = 10
+"""Tables that an error lists."""
 
 MOST_NODES, DEEPEST = 4096, 8
 """Arrays of a file that are listed, and groups within groups."""
@@ -187,18 +191,32 @@ def _find(file: _File, root: Any, wanted: str | None, cells: bool) -> tuple[str,
         if node is not None:
             return name, node
     found = dict(_tables(root))
-    if not named and len(found) == 1 and not cells:
-        return next(iter(found.items()))
-    listed = ", ".join(f"{name} {tuple(node.shape)}" for name, node in list(found.items())[:10] if hasattr(node, "shape"))
-    example = f"{file.path}:/{next(iter(found), 'X')}"
+    dense = {name: node for name, node in found.items() if hasattr(node, "shape")}
+    if not named and len(dense) == 1 and not cells:
+        return next(iter(dense.items()))
+    listed = ", ".join(f"{name} {_shape(node)}" for name, node in list(found.items())[:LISTED])
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
     raise InputError(
-        f"{file.path} has {f'no {named!r}' if named else 'no array X'}; it holds {listed or 'no table'}; "
-        f"name one, for example {example}"
+        f"{file.path} has {f'no {named!r}' if named else 'no array X'}; it holds {listed or 'no table'}{more}; "
+        f"{_advice(file, named, list(found))}"
     )
 
 
+def _advice(file: _File, named: str, found: list[str]) -> str:
+    """Which table may be meant, by its whole name or the last part of it."""
+    last = {name.rpartition("/")[2]: name for name in reversed(found)} | {name: name for name in found}
+    near = get_close_matches(named, last, 1)
+    if near:
+        return f"did you mean {file.path}:/{last[near[0]]}?"
+    return f"name one, for example {file.path}:/{next(iter(found), 'X')}"
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in (node.shape if hasattr(node, "shape") else node.attrs["shape"]))
+
+
 def _tables(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Two-dimensional arrays of numbers, by name."""
+    """Two-dimensional arrays of numbers, and sparse matrices of anndata, which are groups, by name."""
     for number, key in enumerate(group.keys()):
         if number >= MOST_NODES or "External" in type(_link(group, key)).__name__:
             continue
@@ -206,6 +224,8 @@ def _tables(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str,
         if hasattr(node, "shape"):
             if len(node.shape) == 2 and getattr(node.dtype, "kind", "") in "biuf":
                 yield prefix + key, node
+        elif str(node.attrs.get("encoding-type", "")).startswith(("csr", "csc")) and "shape" in node.attrs:
+            yield prefix + key, node
         elif depth < DEEPEST:
             yield from _tables(node, f"{prefix}{key}/", depth + 1)
 

@@ -57,7 +57,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
         raise spreadsheets.refuse(file)
     if extension is None:
-        raise FileError(f"{file} has an unknown extension; allowed are {', '.join(sorted(READERS))}")
+        raise FileError(f"{file} has an unknown extension{_meant(file)}; allowed are {', '.join(sorted(READERS))}")
     try:
         if not folder:
             check_regular(file, follow=True)
@@ -80,6 +80,13 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
     return replace(table, notes=(*notes, *numberings(table, said)))
+
+
+def _meant(file: Path) -> str:
+    """Files beside one that is not read, of the same name and an ending that is: CEU.bed for CEU or CEU.bim."""
+    names = dict.fromkeys(name + known for name in (file.name, file.stem) for known in sorted(READERS))
+    near = [str(file.with_name(name)) for name in names if os.path.isfile(file.with_name(name))]
+    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 
 def site_name(path: str | os.PathLike[str]) -> str:

@@ -116,9 +116,13 @@ def rows_for_model(table: Table, features: Sequence[str], whose: str) -> Any:
     lacking = [features[j] for j in plan.lacking]
     extra = [] if table.variants is not None else [f for f in table.feature_names or () if f not in set(features)]
     if lacking or extra:
-        told = [f"{what} {some[:SHOWN]}" for what, some in (("lacks", lacking), ("has in addition", extra)) if some]
+        told = " and ".join(
+            f"{what} {some[:SHOWN]}" + (f" and {len(some) - SHOWN} more" if len(some) > SHOWN else "")
+            for what, some in (("lacks", lacking), ("has in addition", extra))
+            if some
+        )
         hints = _hints(table, tuple(features))
-        raise InputError(f"{whose}, compared with the model, {' and '.join(told)}; rename, drop or add columns{hints}")
+        raise InputError(f"{whose}, compared with the model, {told}; rename, drop or add columns, or use --project{hints}")
     return take_columns(table.X, plan)
 
 
