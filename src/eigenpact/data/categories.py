@@ -58,9 +58,9 @@ def all_categories(sites: Iterable[Dictionary]) -> dict[str, tuple[str, ...]]:
 
 
 def categories_apart(sites: Mapping[str, Dictionary], mode: str) -> tuple[str, ...]:
-    """Columns of which two sites have categories, and none in common, in words: perhaps they write the same in two ways.
+    """Columns whose categories fall into groups of sites that share none, in words: perhaps they write the same in two ways.
 
-    ``strict`` refuses them.
+    A women's and a men's hospital are in one group if a third one has both.  ``strict`` refuses more than one group.
 
     >>> categories_apart({"A": {"sex": ("0", "1")}, "B": {"sex": ("f", "m")}}, "intersection")
     ("column 'sex': sites have no category in common, 'A' has '0', '1'; 'B' has 'f', 'm'",)
@@ -68,8 +68,8 @@ def categories_apart(sites: Mapping[str, Dictionary], mode: str) -> tuple[str, .
     told = []
     for name in all_categories(sites.values()):
         own = {site: set(found[name]) for site, found in sites.items() if found.get(name)}
-        apart = [site for site, mine in own.items() if any(mine.isdisjoint(others) for others in own.values())]
-        if apart:
+        apart = [group[0] for group in _groups(own)]
+        if len(apart) > 1:
             each = "; ".join(f"{site!r} has {_listed(sorted(own[site]))}" for site in apart[:SHOWN])
             more = f"; and {len(apart) - SHOWN} more sites" if len(apart) > SHOWN else ""
             told.append(f"column {name!r}: sites have no category in common, {each}{more}")
@@ -79,6 +79,20 @@ def categories_apart(sites: Mapping[str, Dictionary], mode: str) -> tuple[str, .
             "as they are with --features intersection"
         )
     return tuple(told)
+
+
+def _groups(own: Mapping[str, set[str]]) -> list[list[str]]:
+    """Sites in groups: those that share a category are in one, and so are those that share one with the same others.
+
+    >>> _groups({"A": {"f"}, "B": {"m"}, "C": {"0"}, "D": {"f", "m"}})
+    [['C'], ['A', 'B', 'D']]
+    """
+    groups: list[tuple[list[str], set[str]]] = []
+    for site, mine in own.items():
+        joined = [group for group in groups if not group[1].isdisjoint(mine)]
+        groups = [group for group in groups if group[1].isdisjoint(mine)]
+        groups.append(([*(name for names, _ in joined for name in names), site], mine.union(*(values for _, values in joined))))
+    return [names for names, _ in groups]
 
 
 def _listed(values: Sequence[str]) -> str:
