@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
+
 from tests.leftovers import guard_this_process
+
+settings.register_profile("unhurried", deadline=None)  # nothing is timed in tests: a busy machine is no defect
+settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:
