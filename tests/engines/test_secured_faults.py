@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import eigenpact as ep
@@ -200,6 +200,11 @@ schedules = st.dictionaries(
 """From the ninth message on, when all sites are known: before that, who is missing is left out."""
 
 
+FORGOTTEN = {9: (ONLY_COORDINATOR, ""), 42: (ONLY_COORDINATOR, ""), 67: ("the site", "before it answers")}
+"""After these, one sum of set-up was sent again and the next was not: the coordinator must note both all the same."""
+
+
+@example(kills=FORGOTTEN, solver="gram")
 @settings(max_examples=20, deadline=None)
 @given(kills=schedules, solver=st.sampled_from(SOLVERS))
 def test_no_pad_is_used_twice_whatever_the_schedule(kills, solver, tmp_path_factory):

@@ -93,7 +93,7 @@ def doubt_moments(told: Told, sums: Array, squares: Array, _within: Any, grain: 
 def note_centre(told: Told, mean: Array, scale: Array, trace: Any) -> str:
     """Of ``keep_centre``, to which nothing is replied: from now on the site's trace is known."""
     facts = told.facts
-    if "within" in facts and "mean" in facts:
+    if "within" in facts and "centre" in facts and "mean" in facts:  # a journal keeps the first alone
         between = facts["between"]
         if not np.array_equal(mean, facts["centre"]):
             apart = facts["n"] * (facts["mean"] - mean) ** 2

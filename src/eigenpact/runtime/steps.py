@@ -332,6 +332,8 @@ class Steps(Sessions):
         self.account.ledger.extend(entry.facts["ledger"])
         self._note_kept(entry, function)
         self.doubts.recall(entry.facts.get("told", {}))
+        if self.masks and request.kind == "sum":  # sums are in the journal, single replies are not: note what they told again
+            self.check_sum(function, request.args, entry.arrays)
         behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
         if self._over or not behind or not (function.setup or function.keeps):
             return
