@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..data.description import Description
+
+SOLVERS = (
+    "faps",
+    "gram",
+    "krylov",
+    "localpower",
+    "subspace",
+    "davidson",
+    "lanczos",
+    "power",
+    "shift-invert",
+    "hot-potato",
+    "one-shot",
+)
+"""Solvers of this package for the joint PCA, by name; those of other packages are found when they are asked for."""
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What is said of columns on the command line, for every file: row names, those not used, the one that tells sites apart."""
+
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    by: str | None = None
+
+    def add_to(self, said: Description) -> Description:
+        """A file's description, and what is said here."""
+        return said.with_columns(self.id, self.drop, self.by)
+
+
+ALL_COLUMNS = ColumnOptions()
+"""Nothing is said of them."""
 
 
 class Center(StrEnum):
@@ -78,6 +114,12 @@ Memory = Annotated[
 Describe = Annotated[
     list[str] | None,
     typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
+]
+RowNames = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The column that names the rows.")]
+Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is not used; may be repeated.")]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column that says to which site a row belongs: a file then holds several sites."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
