@@ -18,6 +18,11 @@ from ..errors import EigenpactError
 from . import ABOUT, COMMANDS, INTERRUPTED, START, VERSION_HELP, Command, help_text, unknown_text, version_text
 
 
+MORE_MEMORY = (
+    "give fit or transform for example --memory 1GB to read files a piece at a time, ask for fewer components, or leave out columns"
+)
+
+
 class Commands(TyperGroup):
     """Tells errors in one line with exit code 2; EIGENPACT_DEBUG=1 shows where they were raised."""
 
@@ -71,6 +76,10 @@ def _told(ctx: click.Context) -> Iterator[None]:
         from .consoles import print_error
 
         print_error(error)
+        raise typer.Exit(2) from error
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        _tell(f"error: there is not enough memory{why}; {MORE_MEMORY}\n")
         raise typer.Exit(2) from error
     except KeyboardInterrupt as error:
         _tell(f"stopped by Ctrl-C{''.join(f'; {note}' for note in getattr(error, '__notes__', ()))}\n")

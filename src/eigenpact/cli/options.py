@@ -109,7 +109,7 @@ GoOnWithout = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
+    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default, all but .npy files over 1 GB are loaded."),
 ]
 Describe = Annotated[
     list[str] | None,

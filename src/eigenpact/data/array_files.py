@@ -46,10 +46,10 @@ def check_expansion(what: object, size: int, compressed: int, advice: str) -> No
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file."""
+    """The array of a .npy file; a MemoryError where it does not fit."""
     with open_regular(path, follow=True) as file:
         dtype, shape, fortran = read_header(file, os.fstat(file.fileno()).st_size)
-        with told():
+        with told(MemoryError):
             flat = np.fromfile(file, dtype, math.prod(shape))
     return _shaped(flat, shape, fortran)
 
@@ -96,11 +96,14 @@ class Archive:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise."""
+def told(*but: type[Exception]) -> Iterator[None]:
+    """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise.
+
+    What is ``but`` these passes.
+    """
     try:
         yield
-    except InputError:
+    except (InputError, *but):
         raise
     except (*BROKEN, OSError, ValueError, KeyError, RuntimeError, MemoryError) as error:
         raise InputError(f"it cannot be read: {error}") from error

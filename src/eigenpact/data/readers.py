@@ -82,7 +82,7 @@ def read_table(
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
-        raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
+        raise FileError(f"{file} holds more than there is memory; read it a piece at a time, for example with --memory 1GB") from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
     categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
