@@ -17,10 +17,7 @@ from typer.core import TyperGroup
 from ..errors import EigenpactError
 from . import ABOUT, COMMANDS, INTERRUPTED, START, VERSION_HELP, Command, help_text, unknown_text, version_text
 
-
-MORE_MEMORY = (
-    "give fit or transform for example --memory 1GB to read files a piece at a time, ask for fewer components, or leave out columns"
-)
+MORE_MEMORY = "give fit or transform for example --memory 1GB, ask for fewer components, or leave out columns"
 
 
 class Commands(TyperGroup):

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from ..errors import ProblemsError
+from .words import of_the_command_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +39,8 @@ def print_error(error: Exception) -> None:
         tell(stderr(), "\n".join([*(f"error: {problem}" for problem in error.problems), *error.advice]), "red")
         return
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    lines = [line.replace("overwrite=True", "--overwrite") for line in lines]  # the library's words for it
     text = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"  # of a site's traceback, where and what
+    text = of_the_command_line(text)
     tell(stderr(), f"error: {text}", "red")
 
 

@@ -20,6 +20,8 @@ from .outputs import check_json
 from .running import Settings, run
 from .site_files import communicator, parse_components, parse_descriptions, read_together
 
+ENGINES = ("inprocess", "mpi")
+
 
 @dataclasses.dataclass(frozen=True)
 class FitFiles:
@@ -39,6 +41,8 @@ class FitFiles:
 
     def run(self, files: list[str]) -> int:
         """Read the files, fit, write and tell; give the exit code."""
+        if self.engine not in ENGINES:
+            raise InputError(f"--engine {self.engine} cannot read files; give {' or '.join(ENGINES)}")
         where = find_engine(self.engine)
         comm = communicator(self.engine)
         leads = comm.rank == 0

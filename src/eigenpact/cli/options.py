@@ -98,7 +98,7 @@ MissingOption = Annotated[
     Missing,
     typer.Option(help="Missing entries: refuse them, fill them with pooled means, or fit the most likely components (em)."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[
     bool, typer.Option("--secure", help="Secure the sums: nobody sees a single site's reply; a lost site stops the run.")
@@ -109,7 +109,10 @@ GoOnWithout = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default, all but .npy files over 1 GB are loaded."),
+    typer.Option(
+        metavar="SIZE",
+        help="For example 512MB: read larger files a piece at a time.  By default, all but .npy files over 1 GB are loaded.",
+    ),
 ]
 Describe = Annotated[
     list[str] | None,

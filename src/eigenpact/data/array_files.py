@@ -134,7 +134,8 @@ def _parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise InputError("its header does not describe an array")
     descr, shape, fortran = header["descr"], header["shape"], header["fortran_order"]
     if not isinstance(descr, str) or not DTYPE.fullmatch(descr):
-        raise InputError(f"its dtype {str(descr)[:50]!r} is neither of numbers nor of texts")
+        told = "Python objects, not numbers: save X.astype(float)" if descr == "|O" else "neither of numbers nor of texts"
+        raise InputError(f"its dtype {str(descr)[:50]!r} is {'of ' if descr == '|O' else ''}{told}")
     if not isinstance(shape, tuple) or len(shape) > 8 or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
         raise InputError("its shape is none")
     try:

@@ -20,7 +20,6 @@ from .description import Description
 from .sparse_files import read_sparse
 from .table import Table, reads
 
-
 MAPPED = 1 << 30
 """Arrays of more bytes are read from their file a piece at a time, also where nobody asked for it."""
 

@@ -61,7 +61,7 @@ def read_table(
     extension = ending(file)
     folder = extension in FOLDERS and file.is_dir()
     if file.is_dir() and not folder:
-        raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
+        raise _a_folder(file)
     if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
         raise spreadsheets.refuse(file)
     if extension is None:
@@ -82,13 +82,21 @@ def read_table(
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
-        raise FileError(f"{file} holds more than there is memory; read it a piece at a time, for example with --memory 1GB") from error
+        raise FileError(
+            f"{file} holds more than there is memory; read it a piece at a time, for example with --memory 1GB"
+        ) from error
     notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
     table = table if extension in DESCRIBED else select(file, table, said)
     categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
     table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
     return replace(table, notes=(*notes, *check_row_names(file, table, said), *numberings(table, said)))
+
+
+def _a_folder(file: Path) -> FileError:
+    if any((file / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return FileError(f"{file} is a zarr folder in spite of its name; rename it to end in .zarr")
+    return FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
 
 
 def _meant(file: Path) -> str:
