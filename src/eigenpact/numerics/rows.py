@@ -142,7 +142,7 @@ class Rows:
             return (
                 Rows(self.X[:], self.mean, self.scale, self.left).row_products() if self.streamed else self._only().row_products()
             )
-        xp, blocks = _namespace(self.X), list(self._blocks())
+        xp, blocks = _namespace(self.X), list(self._blocks(lasting=True))
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
         return _to_numpy(Y @ Y.T)
 
@@ -177,7 +177,7 @@ class Rows:
             values, left = top_eigenpairs(self.row_products(), k)
             V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
             return np.maximum(values, 0.0), V
-        Y = np.concatenate([_to_numpy(block) for block in self._blocks()])
+        Y = np.concatenate([_to_numpy(block) for block in self._blocks(lasting=True)])
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
@@ -212,27 +212,31 @@ class Rows:
     def _block_rows(self) -> int:
         return block_rows(self.d, BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES)
 
-    def _blocks(self, *, small: bool = False) -> Iterator[Any]:
+    def _blocks(self, *, small: bool = False, lasting: bool = False) -> Iterator[Any]:
         """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
 
-        A block that is all of Y is kept, so that a function which takes several products makes it once.
+        A block is overwritten by the next one unless they are to be ``lasting``: memory that is used again need not be mapped
+        again.  A block that is all of Y is kept, so that a function which takes several products makes it once.
         """
         if self._whole is not None:
             yield self._whole
             return
         xp = _namespace(self.X)
-        mean = None if self.mean is None else _like(self.mean, self.X)
-        scale = None if self.scale is None else _like(self.scale, self.X)
-        left = None if self.left is None else _like(self.left, self.X)
+        mean, left, scale = (None if a is None else _like(a, self.X) for a in (self.mean, self.left, self.scale))
         step = self._block_rows() if small else self._step()
-        for block in self._read(step):
-            block = xp.astype(block, xp.float64, copy=False)
-            if self.streamed:  # what was read is ours to change
-                _centre(block, mean, left, scale)
+        copied = not self.streamed and not (mean is None and left is None and scale is None)
+        memory = np.empty((min(step, self.n), self.d)) if copied and _is_numpy(self.X) and not lasting else None
+        for read in self._read(step):
+            if memory is not None:
+                block = memory[: len(read)]
+                np.copyto(block, read) if mean is None else np.subtract(read, mean, out=block)
             else:
-                block = block if mean is None else block - mean
-                block = block if left is None else block - left
-                block = block if scale is None else block / scale
+                block = xp.astype(read, xp.float64, copy=False)
+                if self.streamed:  # what was read is ours to change
+                    _centre(block, mean, None, None)
+                elif copied:
+                    block = xp.astype(block, xp.float64, copy=True) if mean is None else block - mean
+            _centre(block, None, left, scale)
             if step >= self.n:
                 self._whole = block
             yield block
