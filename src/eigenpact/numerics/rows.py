@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
+from .elsewhere import to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
 from .sources import RowSource, as_rows, pieces
@@ -89,13 +90,13 @@ class Rows:
         if self.sparse:
             return reduce(np.maximum, (part.column_largest() for _, part in self._parts()))
         blocks = self._blocks(small=True)
-        return reduce(np.maximum, (_to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
+        return reduce(np.maximum, (to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
         if self.sparse:
             return self._by_rows(lambda part: part.row_squares(), ())
-        return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
+        return np.concatenate([to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
     def residual_squares(self, Z: Array) -> Array:
         """Squared lengths (n,) of what orthonormal Z (d x k) misses, Y - Y Z Z^T: no difference of two large numbers."""
@@ -103,7 +104,7 @@ class Rows:
         squares = [np.zeros(0)]
         for block in self._dense_blocks() if self.sparse else self._blocks(small=True):
             missed = block - (block @ Z_there) @ Z_there.T
-            squares.append(_to_numpy((missed * missed).sum(axis=1)))
+            squares.append(to_numpy((missed * missed).sum(axis=1)))
         return np.concatenate(squares)
 
     def scatter(self) -> Array:
@@ -124,7 +125,7 @@ class Rows:
         if self.sparse:
             return self._by_rows(lambda part: part.project(Z), (Z.shape[1],))
         Z_there = _like(Z, self.X)
-        return np.concatenate([_to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
+        return np.concatenate([to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
 
     def transposed_action(self, T: Array) -> Array:
         """The product Y^T T (d x k) with scores T (n x k)."""
@@ -144,7 +145,7 @@ class Rows:
             )
         xp, blocks = _namespace(self.X), list(self._blocks(lasting=True))
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
-        return _to_numpy(Y @ Y.T)
+        return to_numpy(Y @ Y.T)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
@@ -177,7 +178,7 @@ class Rows:
             values, left = top_eigenpairs(self.row_products(), k)
             V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
             return np.maximum(values, 0.0), V
-        Y = np.concatenate([_to_numpy(block) for block in self._blocks(lasting=True)])
+        Y = np.concatenate([to_numpy(block) for block in self._blocks(lasting=True)])
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
@@ -306,7 +307,7 @@ def _total(parts: Iterable[Any]) -> Array:
     total = next(parts)
     for part in parts:
         total += part
-    return _to_numpy(total)
+    return to_numpy(total)
 
 
 def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
@@ -316,14 +317,4 @@ def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
     for part in parts:
         one += part[0]
         other += part[1]
-    return _to_numpy(one), _to_numpy(other)
-
-
-def _to_numpy(x: Any) -> Array:
-    if isinstance(x, np.ndarray):
-        return x
-    if array_api_compat.is_torch_array(x):
-        x = x.cpu()
-    elif array_api_compat.is_cupy_array(x):
-        x = x.get()
-    return np.asarray(x)
+    return to_numpy(one), to_numpy(other)
