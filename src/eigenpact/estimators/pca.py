@@ -139,6 +139,10 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     _result_type = JointResult
 
     @property
+    def _computes_there(self) -> bool:  # type: ignore[override]
+        return not self._takes_gaps and not self.prepare
+
+    @property
     def _takes_gaps(self) -> bool:  # type: ignore[override]
         return self.takes_gaps
 
