@@ -295,7 +295,7 @@ def test_after_a_request_that_took_too_long_the_run_is_over_there(described: Flo
 RELEASED = threading.Event()
 
 
-def open_slowly(*_: Any) -> Any:
+def open_slowly(*_: Any, **_options: Any) -> Any:
     """An opener that takes longer than allowed."""
     RELEASED.wait(10)
     return three_sites()["lima"]
@@ -312,7 +312,7 @@ def test_what_goes_wrong_at_a_site_stays_there(
     assert "patient 17" in caplog.text
 
 
-def quote_a_row(*_: Any) -> Any:
+def quote_a_row(*_: Any, **_options: Any) -> Any:
     """An opener with a defect."""
     raise RuntimeError("patient 17 has 3.1")
 
