@@ -12,7 +12,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.consensus.gram import scatter_triangle
 from eigenpact.algorithms.missing.mean import keep_fill
-from eigenpact.algorithms.setup import count_and_sum
+from eigenpact.algorithms.setup import count_and_sum, keep_centre
 from eigenpact.cli.site_settings import read_policy
 from eigenpact.errors import EigenpactError, InputError, PolicyError
 from eigenpact.estimators.plans import functions_of, functions_of_steps, functions_to_compare, functions_to_fill
@@ -170,6 +170,16 @@ def test_what_was_announced_must_be_done_before_anything_reads_the_rows(tmp_path
     assert ask(server, keep_fill, np.array([5.0, 4.0]), kind="local").arrays == ()
     *_, n, sums = ask(server, count_and_sum, step=2).arrays
     assert (int(n), sums.tolist()) == (5, [25.0, 15.0])
+
+
+def test_what_the_rule_is_there_for(tmp_path):
+    """A value of a coordinator's choice in a row's hole makes the next sum that row: so a policy must allow it."""
+    X = np.array([[1.0, 2.0], [3.25, np.nan], [5.0, 6.0], [7.0, 1.0], [9.0, 2.0]])
+    server = served(tmp_path, X)
+    ask(server, keep_fill, np.array([0.0, 1e9]), kind="local")
+    ask(server, keep_centre, np.zeros(2), np.ones(2), np.float64(1e18), step=2, kind="local")
+    (triangle,) = ask(server, scatter_triangle, step=3).arrays
+    assert triangle[1] / 1e9 == pytest.approx(3.25, abs=1e-6)
 
 
 def test_columns_that_are_left_out_have_no_holes(tmp_path):

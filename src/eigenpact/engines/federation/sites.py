@@ -111,9 +111,7 @@ class SiteFacts:
         """Read the rows and import what the owner trusts; ``tell`` the owner, in the site's log, where entries are missing."""
         policy = Policy.from_dict(self.policy)
         policy.load()
-        module, _, function = self.opener.partition(":")
-        options = {"description": self.description, "missing": policy.fill_missing}
-        X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features, **options)
+        X = self.rows()
         holes = Holes.of(X, self.features)
         if tell and holes.told():
             log.info("%s: this site takes part only in runs that fill them in (--missing)", holes.told())
@@ -127,6 +125,12 @@ class SiteFacts:
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
+
+    def rows(self) -> Any:
+        """The rows (n x d), read now."""
+        module, _, function = self.opener.partition(":")
+        options = {"description": self.description, "missing": bool(self.policy.get("fill_missing", False))}
+        return getattr(importlib.import_module(module), function)(self.name, self.data, self.features, **options)
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
