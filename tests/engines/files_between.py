@@ -34,8 +34,9 @@ exact_replies = true
 WORDS: dict[str, dict[str, Any]] = {
     "mean": {"missing": "mean", "features": "union"},
     "em": {"missing": "em", "features": "union", "solver": "auto"},
-    "some rounds of em": {"missing": "em", "features": "union", "solver": "auto", "max_rounds": 8},
+    "some rounds of em": {"missing": "em", "features": "union", "solver": "auto", "max_rounds": 4},
     "prepared": {"missing": "mean", "features": "union", "prepare": ("residualize:age", "scale:max=3")},
+    "one step": {"missing": "mean", "features": "union", "prepare": ("scale:max=3",)},
     "secured": {"missing": "mean", "features": "union", "secure": True},
 }
 """What is asked for, in the words of the command line, by what is shown."""

@@ -49,7 +49,7 @@ def engine(parties: FlowerParties) -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
-@pytest.mark.parametrize("label", ["prepared", "some rounds of em"])
+@pytest.mark.parametrize("label", ["one step", "some rounds of em"])
 def test_files_as_they_come_give_the_bits_of_one_process(engine: Any, files: Path, label: str) -> None:
     check_same(engine, files, label)
 

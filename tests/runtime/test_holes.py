@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bed_reader import to_bed
 
 import eigenpact as ep
 from eigenpact.algorithms.consensus.gram import scatter_triangle
@@ -76,12 +77,14 @@ def files(folder, rows, lacking=()):
         {"missing": "mean"},
         {"missing": "mean", "secure": True},
         {"missing": "em"},
+        {"missing": "em", "secure": True},
         {"missing": "mean", "prepare": (ep.prepare.Scale(),)},
     ],
 )
 def test_holes_at_one_site_are_filled_as_in_one_process(tables, asked):
     folder, rows = tables
-    there, here = fitted(Institutions(folder, files(folder, rows), **FILLS), **asked), fitted(ONE, rows, **asked)
+    rules = FILLS | {"secure": "required" if "secure" in asked else "allowed"}
+    there, here = fitted(Institutions(folder, files(folder, rows), **rules), **asked), fitted(ONE, rows, **asked)
     np.testing.assert_array_equal(there.components_, here.components_)
     np.testing.assert_array_equal(there.mean_, here.mean_)
     np.testing.assert_array_equal(there.transform(rows["B"]), here.transform(rows["B"]))
@@ -94,6 +97,24 @@ def test_a_site_that_lacks_a_column_takes_part_in_a_union(tables, missing):
     rows["C"][:, 1] = np.nan
     here = fitted(ONE, rows, missing=missing)
     np.testing.assert_array_equal(there.components_, here.components_)
+
+
+def test_missing_genotypes_of_plink_files_are_filled_by_their_scaling(tmp_path):
+    rng = np.random.default_rng(0)
+    sites = {name: rng.binomial(2, [0.2, 0.5, 0.4, 0.3], size=(30, 4)).astype(float) for name in "ABC"}
+    for G in sites.values():
+        G[rng.random(G.shape) < 0.1] = np.nan
+    properties = {"sid": ["rs1", "rs2", "rs3", "rs4"], "chromosome": ["1"] * 4, "bp_position": [10, 20, 30, 40]}
+    alleles = {"allele_1": ["A"] * 4, "allele_2": ["G"] * 4}
+    for name, G in sites.items():
+        to_bed(tmp_path / f"{name}.bed", G, properties=properties | alleles)
+    agreed = tuple(f"rs{j} 1:{10 * j} A/G" for j in (1, 2, 3, 4))
+    paths = {name: tmp_path / f"{name}.bed" for name in sites}
+    asked: dict[str, Any] = {"prepare": (ep.prepare.GenotypeScale(),)}
+    there = fitted(Institutions(tmp_path, paths, agreed, **FILLS), **asked)
+    np.testing.assert_array_equal(there.components_, fitted(ONE, sites, **asked).components_)
+    with pytest.raises(EigenpactError, match="rule fill_missing: this site takes part only"):
+        fitted(Institutions(tmp_path, paths, agreed, **FILLS), prepare=(ep.prepare.Scale(),))
 
 
 def test_a_union_that_fills_nothing_is_refused_with_what_helps(tables):

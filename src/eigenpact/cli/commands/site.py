@@ -154,9 +154,8 @@ def transform(
     KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
     """
     owned = find_kit(kit, "site")
-    last = None if data is not None else _last_facts(owned)
-    file = data if last is None else Path(last.data)
-    said = describe if last is None or not last.description else Path(last.description)
+    file, said = _last_table(owned) if data is None else (data, None)
+    said = describe or said
     check_target(output, file, overwrite)
     pca = load_model(model)
     if owned.party not in pca.sites_:
@@ -178,8 +177,10 @@ def become(command: list[str], environment: dict[str, str]) -> None:
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
 
 
-def _last_facts(kit: PartyKit) -> SiteFacts:
+def _last_table(kit: PartyKit) -> tuple[Path, Path | None]:
+    """The table that was started last, and its description, if that does not lie beside it."""
     try:
-        return SiteFacts.read(str(kit.folder / "site.json"), "the kit")
+        last = SiteFacts.read(str(kit.folder / "site.json"), "the kit")
     except EigenpactError as error:
         raise FileError(f"{kit.folder} was not started with a table yet; name it with --data") from error
+    return Path(last.data), Path(last.description) if last.description else None

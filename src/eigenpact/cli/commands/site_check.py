@@ -100,13 +100,14 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     holes = Holes.of(X, kit.federation.features).told()
     check_holes(site.data, holes, fills=rules is not None and rules.fill_missing)
     if lacking or holes:
-        return Partly(f"{partly_told(lacking, holes)}{notes}")
+        return Partly(f"{partly_told(lacking, holes, genotypes=table.variants is not None)}{notes}")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
 
 
-def partly_told(lacking: str, holes: str) -> str:
+def partly_told(lacking: str, holes: str, *, genotypes: bool = False) -> str:
     """Why a site that is ``lacking`` columns, or whose rows have ``holes``, both in words, takes part in some runs only."""
-    asked = [*(["--features intersection or union"] if lacking else []), *(["--missing mean or em"] if holes else [])]
+    filling = "--missing mean or em" + (", or --prepare genotypes" if genotypes else "")
+    asked = [*(["--features intersection or union"] if lacking else []), *([filling] if holes else [])]
     found = "; ".join(text for text in (lacking, holes) if text)
     return f"{found}; this site takes part only in runs with {' and '.join(asked)}"
 
