@@ -56,6 +56,28 @@ def columns_present(X: Any) -> NDArray[np.bool_]:
     return np.asarray(to_numpy(xp.any(~xp.isnan(X), axis=0)), dtype=bool)
 
 
+def columns_missing(X: Any) -> NDArray[np.int64]:
+    """How many entries of each column of X (n x d) are missing (NaN) (d,).
+
+    >>> columns_missing(np.array([[np.nan, 2.0], [np.nan, np.nan]])).tolist()
+    [2, 1]
+    """
+    X = as_rows(X)
+    found = np.zeros(int(X.shape[1]), dtype=np.int64)
+    if isinstance(X, RowSource):
+        if not X.facts.get("finite"):
+            for _, piece in pieces(X):
+                found += columns_missing(piece)
+        return found
+    if scipy.sparse.issparse(X):
+        X = add_duplicates(X.tocsr())
+        return np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]).astype(np.int64)
+    xp = array_api_compat.array_namespace(X)
+    if not xp.isdtype(X.dtype, "real floating"):
+        return found
+    return np.asarray(_to_numpy(xp.sum(xp.astype(xp.isnan(X), xp.int64), axis=0)), dtype=np.int64)
+
+
 def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
     """A copy of X (n x d) with zeros in these columns, sparse or a source where it is; X itself if there are none.
 

@@ -35,7 +35,7 @@ PIECE_BYTES = 1 << 22
 """Rows are read in blocks of about this size; they are never copied whole."""
 
 
-@local(takes={"key": str(KEY_BYTES)}, sends={"digest": str(DIGEST_BYTES)}, means={"key": "bits"}, setup=True)
+@local(takes={"key": str(KEY_BYTES)}, sends={"digest": str(DIGEST_BYTES)}, means={"key": "bits"}, setup=True, holes=True)
 def rows_digest(site: Site, key: Any) -> Any:
     """Keyed digest of the site's rows: dtype, shape, values in C order (CSR parts if sparse), site name and column names.
 
