@@ -189,7 +189,7 @@ def test_a_json_file_that_cannot_be_written(run, monkeypatch, snapshot):
         ((*FILES, "--solver", "auto"), "unknown solver 'auto'"),
         ((*FILES, "--proxy", "east"), "--proxy east is not a site; allowed are north, south, west"),
         ((*FILES, "--tol", -1), "--tol -1.0 must be"),
-        ((*FILES, "--max-rounds", 0), "max_rounds=0 must be"),
+        ((*FILES, "--max-rounds", 0), "--max-rounds 0 must be"),
         ((*FILES, "--picture", "p.gif"), "p.gif must end in one of .png, .pdf, .svg"),
         ((*FILES, "--json", "numbers.txt"), "numbers.txt must end in .json"),
         ((*FILES, "--json", "no/numbers.json"), "the folder no does not exist"),

@@ -73,7 +73,7 @@ def test_center_and_scale(run):
 def test_not_converged_is_written_and_said(run):
     result = run("fit", *FILES, "-k", 2, "-o", "model", "--solver", "subspace", "--max-rounds", 1)
     assert result.exit_code == 1
-    assert "not converged: max_rounds=1 reached" in result.stderr
+    assert "not converged: --max-rounds 1 reached" in result.stderr
     assert load_model("model").converged_ is False
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from ..errors import ProblemsError
-from .words import of_the_command_line
+from .wording import in_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,11 +36,11 @@ def stderr() -> Console:
 def print_error(error: Exception) -> None:
     """Print "error: ..." in red, on one line; several problems on a line each."""
     if isinstance(error, ProblemsError):
-        tell(stderr(), "\n".join([*(f"error: {problem}" for problem in error.problems), *error.advice]), "red")
+        lines = [*(f"error: {problem}" for problem in error.problems), *error.advice]
+        tell(stderr(), in_options("\n".join(lines)), "red")
         return
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [in_options(line.strip()) for line in str(error).splitlines() if line.strip()]
     text = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"  # of a site's traceback, where and what
-    text = of_the_command_line(text)
     tell(stderr(), f"error: {text}", "red")
 
 

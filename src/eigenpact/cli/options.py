@@ -124,6 +124,9 @@ By = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="The column that says to which site a row belongs: a file then holds several sites."),
 ]
+DescribeTable = Annotated[
+    Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]
