@@ -75,7 +75,7 @@ def columns_missing(X: Any) -> NDArray[np.int64]:
     xp = array_api_compat.array_namespace(X)
     if not xp.isdtype(X.dtype, "real floating"):
         return found
-    return np.asarray(_to_numpy(xp.sum(xp.astype(xp.isnan(X), xp.int64), axis=0)), dtype=np.int64)
+    return np.asarray(to_numpy(xp.sum(xp.astype(xp.isnan(X), xp.int64), axis=0)), dtype=np.int64)
 
 
 def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
