@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..data.checks import SHOWN, match_columns
 from ..data.site_rows import rows_for_model, rows_with_gaps
@@ -34,9 +36,42 @@ def in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     return table.X
 
 
-def write_projections(output: Path, pca: FederatedPCA, table: Table, file: Path, *, errors: bool, shrinkage: str) -> None:
+class _Sketch:
+    """Scores on the first two components, kept while they are written, for a picture."""
+
+    def __init__(self, picture: Path | None) -> None:
+        self.picture, self.points = picture, list[np.ndarray[Any, Any]]()
+
+    def watch(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The same parts."""
+        for part in parts:
+            if self.picture is not None:
+                self.points.append(np.array(part.scores[:, :2], dtype=np.float32))
+            yield part
+
+    def draw(self, pca: FederatedPCA) -> None:
+        """Write the picture, if one was asked for, and tell."""
+        if self.picture is None:
+            return
+        from ..report import pictures
+
+        shares = [float(share) for share in pca.explained_variance_ratio_[:2]]
+        pictures.save_picture(pictures.scores(np.concatenate(self.points), shares), self.picture)
+        tell(stdout(), f"The picture is in {self.picture}")
+
+
+def write_projections(
+    output: Path,
+    pca: FederatedPCA,
+    table: Table,
+    file: Path,
+    *,
+    errors: bool,
+    shrinkage: str,
+    picture: Path | None = None,
+) -> None:
     """Write scores of rows in which entries or columns are missing, and tell what was."""
-    X = _placed(pca, table, file)
+    X, sketch = _placed(pca, table, file), _Sketch(picture)
     by_prior = 0
 
     def counted(parts: Iterator[Part]) -> Iterator[Part]:
@@ -46,10 +81,11 @@ def write_projections(output: Path, pca: FederatedPCA, table: Table, file: Path,
             yield part
 
     with closing(projections_of(pca, X, shrinkage, errors)) as parts:
-        files = write_parts(output, counted(parts), Scored(pca, int(X.shape[0]), table.row_ids, errors))
+        files = write_parts(output, sketch.watch(counted(parts)), Scored(pca, int(X.shape[0]), table.row_ids, errors))
     if by_prior:
         tell(stdout(), f"{by_prior} rows have too few features to determine their scores: theirs lie towards zero")
     _tell_written(files, pca, X)
+    sketch.draw(pca)
 
 
 def _placed(pca: FederatedPCA, table: Table, file: Path) -> Any:
@@ -80,11 +116,13 @@ def check_target(output: Path, file: Path, overwrite: bool, *, errors: bool = Fa
     check_scores_target(output, overwrite=overwrite, errors=errors)
 
 
-def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None) -> None:
+def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None, picture: Path | None = None) -> None:
     """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
+    sketch = _Sketch(picture)
     with closing(scores_of(pca, X)) as parts:
-        files = write_parts(output, parts, Scored(pca, int(X.shape[0]), row_ids))
+        files = write_parts(output, sketch.watch(parts), Scored(pca, int(X.shape[0]), row_ids))
     _tell_written(files, pca, X)
+    sketch.draw(pca)
 
 
 def _tell_written(files: Sequence[Path], pca: FederatedPCA, X: Any) -> None:

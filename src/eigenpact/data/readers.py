@@ -45,8 +45,7 @@ def read_table(
     holds a matrix saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and
     "row_ids" next to it are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
-    ``.toml``; ``also`` gives it what else is said.  With ``memory``, rows that would take more bytes are given as a source of
-    rows on disk.
+    ``.toml``; ``also`` adds to it.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

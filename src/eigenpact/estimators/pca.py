@@ -39,13 +39,14 @@ from .missing import (
     likely_solver,
     noise_of,
 )
+from .model_tables import FittedPanel, loadings_table, model_covariance
 from .plans import parts_to_prepare, plan_of
 from .preparing import Preparing
 from .projection import Projecting
 from .results import Result, precision
 
 
-class FederatedPCA(Projecting, Preparing, PooledEstimator):
+class FederatedPCA(FittedPanel, Projecting, Preparing, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -322,6 +323,20 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         if self._left_out and not self.fills_holes:
             check_finite("X", X, getattr(self, "feature_names_in_", None))  # of features that not all sites have, NaN was allowed
         return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
+
+    @property
+    def loadings(self) -> Any:
+        """What each feature weighs in each component, as a DataFrame with a row for each feature; needs pandas."""
+        check_is_fitted(self)
+        return loadings_table(self)
+
+    def get_covariance(self) -> Any:
+        """The covariance (n_features x n_features) of rows as the model has it, with noise outside of the components.
+
+        That of rows after they were prepared, in their own units where columns were scaled.
+        """
+        check_is_fitted(self)
+        return model_covariance(self)
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).

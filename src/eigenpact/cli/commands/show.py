@@ -59,7 +59,7 @@ def _draw(pca: FederatedPCA, picture: Path) -> None:
     from ...report import pictures
 
     names = getattr(pca, "feature_names_in_", None)
-    title = f"Joint PCA of {len(pca.sites_)} sites, {pca.n_samples_seen_} rows"
+    title = f"Joint PCA of {len(pca.sites_)} site{'s' * (len(pca.sites_) != 1)}, {pca.n_samples_seen_} rows"
     shares = [float(share) for share in pca.explained_variance_ratio_]
     figure = pictures.scree(pca.components_, shares, None if names is None else [str(name) for name in names], title)
     pictures.save_picture(figure, picture)

@@ -34,8 +34,9 @@ def command(
     ] = None,
     row_names: RowNames = None,
     drop: Drop = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the scores on the first two components: .png, .pdf or .svg.")] = None,
     memory: Memory = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing output files.")] = False,
 ) -> None:
     """Write the scores of a table's rows on a model's components.  Nothing leaves this machine.
 
@@ -47,16 +48,19 @@ def command(
     from ...data.description import Description
     from ...data.readers import read_table, site_name, split_dataset
     from ...estimators.model_files import load_model
+    from ..outputs import check_picture
     from ..scoring import check_target, in_order, write_projections, write_scores
 
     limit = None if memory is None else parse_memory(memory)
     check_target(output, split_dataset(file)[0], overwrite, errors=errors)
+    if picture is not None:
+        check_picture(picture, overwrite=overwrite)
     pca = load_model(model)
     said, columns = None if describe is None else Description.read(describe), ColumnOptions(row_names, tuple(drop or ()))
     table = read_table(file, said, memory=memory_for_rows(limit), also=columns.add_to)
     if project or errors or shrinkage is Shrinkage.corrected:
-        write_projections(output, pca, table, file, errors=errors, shrinkage=str(shrinkage))
+        write_projections(output, pca, table, file, errors=errors, shrinkage=str(shrinkage), picture=picture)
         return
     X = in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
-    write_scores(output, pca, X, table.row_ids)
+    write_scores(output, pca, X, table.row_ids, picture)
