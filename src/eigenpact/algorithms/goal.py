@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 from ..numerics.certificate import Cut
@@ -21,7 +21,7 @@ class Goal:
 
     tol: float | None
     angle: float | None
-    asked: float | None = None
+    asked: float | None = field(default=None, kw_only=True)
     """The tol that was asked for, where rounding does not allow it."""
 
     @classmethod
@@ -29,7 +29,7 @@ class Goal:
         """The user's tol and angle_tol; without either, the solver's own angle."""
         if setup.tol is not None:
             least = setup.stopping_tol(0.0)
-            return cls(least, angle_tol, setup.tol if setup.tol < least else None)
+            return cls(least, angle_tol, asked=setup.tol if setup.tol < least else None)
         return cls(None, default if angle_tol is None else angle_tol)
 
     def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002

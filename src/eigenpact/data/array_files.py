@@ -96,16 +96,18 @@ class Archive:
 
 
 @contextmanager
-def told(*but: type[Exception]) -> Iterator[None]:
+def told(*but: type[BaseException]) -> Iterator[None]:
     """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise.
 
     What is ``but`` these passes.
     """
     try:
         yield
-    except (InputError, *but):
+    except InputError:
         raise
     except (*BROKEN, OSError, ValueError, KeyError, RuntimeError, MemoryError) as error:
+        if isinstance(error, but):
+            raise
         raise InputError(f"it cannot be read: {error}") from error
 
 

@@ -72,7 +72,7 @@ def are_consecutive(rows: NDArray[np.floating[Any]]) -> NDArray[np.bool_]:
     return found
 
 
-def _all_different(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
+def _all_different(values: NDArray[np.floating[Any]]) -> bool:
     """Whether there are several numbers, all whole and different."""
     if len(values) < 2 or not np.all(np.isfinite(values)):
         return False

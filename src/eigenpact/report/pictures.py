@@ -190,7 +190,7 @@ def draw_variance(ax: Axes, shares: Array) -> None:
     room = max(0.0, 3 - len(shares)) / 2  # else a single bar is as wide as the picture
     ax.set_xlim(0.4 - room, len(shares) + 0.6 + room)
     ax.set_ylim(0, 105)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1) if len(shares) > 2 else FixedLocator(number))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1) if len(shares) > 2 else FixedLocator(number.tolist()))
     ax.set_xlabel("component")
     ax.set_ylabel("explained variance (%)")
     plain_frame(ax)
