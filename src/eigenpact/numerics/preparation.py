@@ -20,6 +20,7 @@ from . import changes  # noqa: F401  # which registers what is there
 from .kinds import KINDS as KINDS
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows, is_on_disk
+from .weighted import Weighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,8 @@ class Step:
 
     def apply(self, X: Any) -> Any:
         """Changed rows (n x d); X stays as it is.  Those of a source are changed when they are read."""
+        if isinstance(X, Weighted):
+            return X.with_rows(self.apply(X.rows))
         check_dense_enough(X, self.kind)
         if isinstance(X := as_rows(X), RowSource):
             return ChangedRows(X, self.apply)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
 from ...numerics.columns import columns_present
+from ...numerics.weighted import rows_spoken_of
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.lately import Lately
@@ -111,7 +112,7 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
-        facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "lacking": self._lacking(X)}
+        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "lacking": self._lacking(X)}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
