@@ -15,8 +15,8 @@ from ..runtime import Site, local
 from .second_moments import with_place
 from .told import doubt_counts, doubt_weights
 
-LARGEST_TRACE = 1e140
-"""Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
+LARGEST = 1e140
+"""Of a sum of weights."""
 
 
 @local(
@@ -56,7 +56,7 @@ def _is_single(X: Any) -> bool:
 def checked_weight(weight: Array) -> tuple[float, float]:
     """The sum of all weights, and what rounding left of it; refused if it is not more than one row's."""
     total = float(weight[0] + weight[1])
-    if not 1 < total < LARGEST_TRACE:
+    if not 1 < total < LARGEST:
         raise InputError(
             f"the weights of all rows add up to {total:.3g}; a weight stands for so many rows, and variances are divided by "
             "their sum less 1, so it must be above 1: multiply all weights by one number, for example so that their mean is 1"

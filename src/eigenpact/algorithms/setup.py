@@ -46,7 +46,7 @@ from ..numerics.site_rows import SiteRows, own_mean
 from ..numerics.weighted import weight_of
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
-from .counts import LARGEST_TRACE, checked_weight, count_and_sum, weigh_and_sum
+from .counts import checked_weight, count_and_sum, weigh_and_sum
 from .lacking import STRICT, Common, common_features
 from .method import Part
 from .parameters import check_n_components
@@ -56,6 +56,9 @@ from .rare import without_rare
 from .second_moments import second_moments, second_moments_by_feature, spread_by_moments
 from .spread import OTHER_UNITS, OWN, not_lost, spread, spread_by_feature, standard_deviations
 from .told import note_centre, note_own_centre
+
+LARGEST_TRACE = 1e140
+"""Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
 
 TIGHTEST_TOL = 1e-14
 """Residuals below this share of the trace are rounding errors."""
@@ -356,6 +359,7 @@ SETUP = Part(
         Sum: (count_and_sum, weigh_and_sum, spread, spread_by_feature, second_moments, second_moments_by_feature),
         Local: (keep_centre, keep_own_centre),
     },
-    '`weigh_and_sum` replaces `count_and_sum` where rows have weights; `..._by_feature` with `scale="pooled"`; `second_moments` replaces `spread` where sums are secured, unless `center="site"`; '
+    "`weigh_and_sum` replaces `count_and_sum` where rows have weights; "
+    '`..._by_feature` with `scale="pooled"`; `second_moments` replaces `spread` where sums are secured, unless `center="site"`; '
     '`keep_own_centre` replaces `keep_centre` with `center="site"`.',
 )

@@ -22,6 +22,7 @@ from .checks import check_finite
 from .near_misses import near_misses
 from .readers import Table, read_table
 from .take_columns import take_columns
+from .weighing import weighed
 
 SHOWN = 5
 
@@ -29,9 +30,11 @@ SHOWN = 5
 def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
     """Rows (n x d) of a file; an error names the columns that are not finite, or says that the agreed ones are not there.
 
-    Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
+    Where the file's description names a column of weights, rows have them, and those of weight zero are left out.  Wrong features
+    break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
     """
-    return agreed_rows(name, read_table(Path(data)), features)
+    table = read_table(Path(data))
+    return weighed(agreed_rows(name, table, features), table)
 
 
 def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int) -> Any:

@@ -73,7 +73,8 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit({"dropped_features": [], "between_site_share_before": None, "weight_sum": None} | dict(facts), FORMS)  # not in all
+    not_in_all: dict[str, Any] = {"dropped_features": [], "between_site_share_before": None, "weight_sum": None}
+    wrong = misfit(not_in_all | dict(facts), FORMS)
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})

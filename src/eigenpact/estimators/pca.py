@@ -224,8 +224,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
             return held
         if (sample_weight is True) != (X is None):
             raise InputError(
-                "sample_weight=True is for rows that the engine holds, whose sites know their weights, and weights for rows given "
-                "to fit; give the one that goes with X"
+                "sample_weight=True is for rows that the engine holds, whose sites know the weights; weights themselves are for "
+                "rows given to fit: give the one that goes with X"
             )
         return held if sample_weight is True else dict(with_weights(held, X, sites, sample_weight))
 

@@ -28,20 +28,20 @@ def with_weights(held: Mapping[str, Any], X: Any, sites: Any, sample_weight: Any
 
 def check_weightable(*, missing: str, prepare: Any, solver: Any) -> None:
     """Refuse what does not go with ``sample_weight``."""
+    whose = "weights of rows (sample_weight) do not go with"
     if missing != "refuse":
         raise InputError(
-            f"sample_weight does not go with missing={missing!r}, which fills holes as if all rows counted the same; fill them "
-            "before, or leave one out"
+            f"{whose} missing={missing!r}, which fills holes as if all rows counted the same; fill them before, or leave one out"
         )
     if len(prepare):
         raise InputError(
-            "sample_weight does not go with prepare, which finds what it does as if all rows counted the same; prepare the rows "
-            "before, or leave one out (scale='pooled' takes weights)"
+            f"{whose} prepare, which finds what it does as if all rows counted the same; prepare the rows before, or leave one "
+            "out (scale='pooled' takes weights)"
         )
     merge = getattr(solver, "merge", "projection" if solver == "one-shot" else "svd")
     if merge not in ("svd", "stack"):
         raise InputError(
-            f"sample_weight does not go with one-shot merges by {merge!r}, which weigh sites by their numbers of rows; use "
+            f"{whose} one-shot merges by {merge!r}, which weigh sites by their numbers of rows; use "
             "ep.solvers.OneShot(merge='svd'), or another solver"
         )
 
@@ -66,6 +66,6 @@ def _by_site(names: tuple[str, ...], X: Any, sites: Any, given: Any) -> dict[str
             wanted = "a dict with weights for each site" if isinstance(X, Mapping) else "a list with an array for each site"
             raise InputError(f"sample_weight is {type(given).__name__}, and X has {len(names)} sites; give {wanted}")
         if all(isinstance(weight, Real) for weight in given):
-            raise InputError("sample_weight is a list of numbers, and X has several sites; give a list with an array for each site")
+            raise InputError("sample_weight is a list of numbers, and X has several sites; give a list with an array for each")
         return dict(zip(names, given, strict=True))
     return {names[0]: given}

@@ -70,7 +70,9 @@ def check_dense_enough(X: Any, kind: str) -> None:
 
 
 def check_preparable(X: Any) -> None:
-    """Refuse rows of another array library, such as a GPU's."""
+    """Refuse rows of another array library, such as a GPU's, and those with weights, which nothing here is found by."""
+    if isinstance(X, Weighted):
+        raise InputTypeError("rows with weights cannot be prepared; prepare them before, or leave the weights out")
     if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray | RowSource) or is_on_disk(X)):
         raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
 

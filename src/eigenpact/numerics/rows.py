@@ -189,9 +189,9 @@ class Rows:
 
     def far(self) -> NDArray[np.intp]:
         """Sparse features (f,) that are centred first, from which alone what rounding left of the mean is subtracted."""
-        if self.streamed and self.mean is None:
-            return np.zeros(0, dtype=np.intp)
         if self.streamed:
+            if self.mean is None:
+                return np.zeros(0, dtype=np.intp)
             return far_features(self.X, self.mean) if self.weights is None else weighted_far(self.X, self.weights, self.mean)
         return self._only().far()[0]
 

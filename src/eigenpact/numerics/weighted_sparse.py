@@ -37,7 +37,8 @@ class WeightedSparseRows(SparseRows):
         sums: Array = np.asarray(self.X.T @ self.weights, dtype=np.float64)
         centre = sums / self._total
         with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
-            refined = self._total * centre + WeightedSparseRows(self.X, self.weights, centre, None, None, NONE).column_moments()[0]
+            about = WeightedSparseRows(self.X, self.weights, centre, None, None, NONE)
+            refined = self._total * centre + about.column_moments()[0]
             return np.asarray(better(sums, refined, np))
 
     def column_moments(self) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ import typer
 
 from ...data.readers import read_table
 from ...data.site_rows import compared_with
+from ...data.weighing import weighed
 from ...engines.federation.identities import public_of
 from ...engines.federation.kits import NAME, PartyKit
 from ...engines.federation.sites import SiteFacts
@@ -124,7 +125,7 @@ def describe(
     rules = read_policy(policy)
     rules.load()
     check_lacking(data, lacking, compares=rules.compare_columns)
-    check_rows(X, rules)
+    check_rows(weighed(X, table), rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     facts = site_settings.describe(name, data.absolute(), agreed, rules, written)
     facts.write(output.absolute())
