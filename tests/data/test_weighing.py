@@ -59,9 +59,9 @@ def test_a_site_s_rows_have_the_weights_of_its_description(file: Path) -> None:
 def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     path = tmp_path / "north.csv"
     path.write_text("age,w,bmi\n1,1,3\n2,-1,4\n3,1,5\n")
-    with pytest.raises(InputError, match="site 'north': the column of weights 'w' of row 1 is -1.0"):
+    with pytest.raises(InputError, match=r"site 'north': the column of weights 'w' of row 1 is -1\.0"):
         read_table(path, Description(weights="w"))
-    with pytest.raises(InputError, match="weights names 'W', which is no column of numbers .did you mean 'w'"):
+    with pytest.raises(InputError, match=r"weights names 'W', which is no column of numbers .did you mean 'w'"):
         read_table(path, Description(weights="W"))
     path.write_text("age,w,bmi\n1,0,3\n2,0,4\n")
     with pytest.raises(InputError, match="'w' is zero for all 2 rows"):
