@@ -91,8 +91,7 @@ def command(
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca.set_params(prepare=pca.preparers(read.names))
-        told: dict[str, Any] = {"report": read.report, "weights": read.weights}
-        code = run(asked, pca, read.held, read.names, **told, leads=leads, quiet=quiet)
+        code = run(asked, pca, read.held, read.names, report=read.report, weights=read.weights, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
             raise typer.Exit(2) from None

@@ -1,4 +1,4 @@
-"""``eigenpact suggest``: how many components, by held-out entries, permuted columns or the elbow, with all files on one machine."""
+"""``eigenpact suggest``: how many components, by held-out entries, permuted columns or the elbow, from files on one machine."""
 
 from __future__ import annotations
 
