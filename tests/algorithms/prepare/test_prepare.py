@@ -313,6 +313,16 @@ def test_parameters_are_refused_with_what_is_allowed(make, said):
         make()
 
 
+def test_the_same_preparer_twice_is_refused():
+    """A site keeps one step of a kind: the fit would do the last, transform both."""
+    for twice in (
+        [ep.prepare.Scale(), ep.prepare.Scale()],
+        [ep.prepare.Scale(), ep.prepare.LogNormalize(), ep.prepare.Scale("iqr")],
+    ):
+        with pytest.raises(InputError, match="prepare holds Scale 2 times"):
+            fitted(COUNTS, *twice)
+
+
 def test_counts_that_are_none_are_refused():
     with pytest.raises(InputError, match="counts are to be numbers >= 0"):
         fitted(COUNTS - 1.0, ep.prepare.LogNormalize())
