@@ -15,13 +15,10 @@ from ..algorithms.preparing import Preparer
 from ..data.agreement import Mode
 from ..errors import InputError
 from ..numerics.columns import with_zeros
-from ..numerics.preparation import Step
+from ..numerics.preparation import KINDS, Step
 from .inputs import check_new_rows
 from .missing import check_whole_if_sparse
 from .projection import with_all_columns
-
-FILLING = frozenset({"fill", "expect", "genotypes"})
-"""Kinds of steps after which no entry is missing."""
 
 
 class Preparing:
@@ -41,7 +38,7 @@ class Preparing:
     @property
     def fills_holes(self) -> bool:
         """Whether the fitted model takes new rows with missing entries (NaN)."""
-        return any(step.kind in FILLING for step in self.preparation_)
+        return any(KINDS[step.kind].fills for step in self.preparation_)
 
     @property
     def _left_out(self) -> bool:

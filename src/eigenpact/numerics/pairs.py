@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from .elsewhere import to_numpy
 from .linalg import Array
-from .rows import Rows, _to_numpy
+from .rows import Rows
 from .weighted import rows_and_weights
 
 PASSES = 4
@@ -62,7 +63,7 @@ def _entries(rows: Rows) -> Iterator[tuple[int, Any, Any]]:
         return
     first = 0
     for block in rows._blocks(small=True):
-        some, step = _to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
+        some, step = to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
         for begin in range(0, len(some), step):
             yield first + begin, some[begin : begin + step], None
         first += len(some)

@@ -14,13 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...numerics.columns import columns_present
 from ...numerics.weighted import rows_spoken_of
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
+from ...runtime.holes import Holes
 from ...runtime.lately import Lately
 from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
@@ -41,7 +39,11 @@ FORMS: dict[str, Any] = {
     "ledger": str,
     "coordinator_timeout": float,
     "kit": str,
+    "description": str,
 }
+
+OPTIONAL = {"description": ""}
+"""What files of earlier versions do not say."""
 
 log = logging.getLogger("eigenpact.site")
 
@@ -54,7 +56,8 @@ class SiteFacts:
     ----------
     name : str
     opener : str
-        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order.
+        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order; it is told the
+        ``description``, and whether entries may be ``missing``.
     data : str
         The site's table.
     features : tuple of str, or int
@@ -66,6 +69,8 @@ class SiteFacts:
         Seconds without a word after which the process ends, where it lasts for a whole run.
     kit : str
         The site's kit, whose keys letters and replies are signed with; empty for a Flower node that has none.
+    description : str
+        The TOML that describes the table; empty for the one beside it, if there is one.
     """
 
     name: str
@@ -76,6 +81,7 @@ class SiteFacts:
     ledger: str
     coordinator_timeout: float
     kit: str
+    description: str = ""
 
     @classmethod
     def read(cls, path: str, named_by: str) -> SiteFacts:
@@ -85,6 +91,7 @@ class SiteFacts:
             facts = parse_json(read_regular(Path(path), MOST_BYTES))
         except (OSError, ValueError) as error:
             raise FileError(f"{path!r}, named by {named_by}, cannot be read: {error}; {use}") from error
+        facts = OPTIONAL | facts if isinstance(facts, dict) else facts
         wrong = misfit(facts, FORMS)
         if wrong or len(facts) != len(FORMS):
             raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {wrong or 'it says more'}; {use}")
@@ -101,34 +108,37 @@ class SiteFacts:
         """Seconds that one request may be computed here."""
         return float(self.policy.get("max_seconds", Policy.max_seconds))
 
-    def server(self) -> tuple[SiteServer, Policy]:
-        """Read the rows and import what the owner trusts."""
+    def server(self, *, tell: bool = False) -> tuple[SiteServer, Policy]:
+        """Read the rows and import what the owner trusts; ``tell`` the owner, in the site's log, where entries are missing."""
         policy = Policy.from_dict(self.policy)
         policy.load()
-        module, _, function = self.opener.partition(":")
-        X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
+        X = self.rows()
+        holes = Holes.of(X, self.features)
+        if tell and holes.told():
+            log.info("%s: this site takes part only in runs that fill them in (--missing)", holes.told())
         ledger = SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
-        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "lacking": self._lacking(X)}
+        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "holes": holes}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
 
-    def _lacking(self, X: Any) -> tuple[str, ...]:
-        """The agreed columns of which the rows X (n x d) hold no number."""
-        at = np.flatnonzero(~columns_present(X))
-        return tuple(f"number {j}" if isinstance(self.features, int) else self.features[j] for j in at)
+    def rows(self) -> Any:
+        """The rows (n x d), read now."""
+        module, _, function = self.opener.partition(":")
+        options = {"description": self.description, "missing": bool(self.policy.get("fill_missing", False))}
+        return getattr(importlib.import_module(module), function)(self.name, self.data, self.features, **options)
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
         identity = None
         try:
             identity = read_kit(self.kit, "site", PartyKit).identity() if self.kit else None
-            server, policy = self.server()
+            server, policy = self.server(tell=not remembered)
             if remembered:
                 server.recall(remembered)
         except EigenpactError as error:
