@@ -39,6 +39,11 @@ COMMANDS = {
         "Compare all solvers on your own files: rounds, bytes, seconds, accuracy, what sites reveal.",
         "compare north.csv south.csv west=w.npy -k 10",
     ),
+    "suggest": Command(
+        "suggest",
+        "Suggest how many components to ask for, by the rows of all files together.",
+        "suggest north.csv south.csv --picture suggested.png",
+    ),
     "audit": Command(
         "audit",
         "Attack a run like yours, and tell what could be computed about single sites and rows.",

@@ -65,12 +65,13 @@ class FitFiles:
         limit = None if self.memory is None else parse_memory(self.memory)
         descriptions = parse_descriptions(self.describe)
         pca = self._estimator(where)
-        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "quiet": quiet}
+        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "weights": True, "quiet": quiet}
         read = read_together(files, comm, self.proxy, self._check_outputs, descriptions, limit, self.columns, **asked_for)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca.set_params(prepare=pca.preparers(read.names))
-        return run(asked, pca, read.held, read.names, report=read.report, leads=leads, quiet=quiet, json_file=self.json_file)
+        told: dict[str, Any] = {"report": read.report, "weights": read.weights, "json_file": self.json_file}
+        return run(asked, pca, read.held, read.names, leads=leads, quiet=quiet, **told)
 
     def _estimator(self, where: Engine) -> FederatedPCA:
         plain = self.asked.missing == "em" and self.start == "random" and self.proxy is None  # it finds what goes with it

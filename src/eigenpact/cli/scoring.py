@@ -18,6 +18,19 @@ from .consoles import stdout, tell
 from .score_files import Part, Scored, check_scores_target, projections_of, scores_of, write_parts
 
 
+def rows_of_table(pca: FederatedPCA, table: Table, file: Path) -> Any:
+    """The table's rows (n_rows x n_features) with columns as the model has them, NaN where it lacks what the model fills."""
+    return _placed(pca, table, file) if _lacks_what_is_filled(pca, table) else in_order(pca, table, file)
+
+
+def _lacks_what_is_filled(pca: FederatedPCA, table: Table) -> bool:
+    """Whether a table lacks features that a site may lack too, and that the model fills, and has no others."""
+    names = getattr(pca, "feature_names_in_", None)
+    if names is None or table.feature_names is None or table.categorical or pca.features != "union" or not pca.fills_holes:
+        return False
+    return table.variants is not None or set(table.feature_names) < {str(name) for name in names}
+
+
 def in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
     """The table's rows (n_rows x n_features) with columns as the model has them."""
     wanted = getattr(pca, "feature_names_in_", None)

@@ -22,6 +22,7 @@ from .row_names import check_row_names
 from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
+from .weighing import take_weights, with_column
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "site_of"]
 
@@ -73,7 +74,7 @@ def read_table(
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
         said = said if also is None else also(said)
-        table = READERS[extension](file, said, memory)
+        table = READERS[extension](file, with_column(said) if extension in DESCRIBED else said, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -81,15 +82,13 @@ def read_table(
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
-        raise FileError(
-            f"{file} holds more than there is memory; read it a piece at a time, for example with --memory 1GB"
-        ) from error
-    notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
-    table = table if extension in DESCRIBED else select(file, table, said)
+        raise FileError(f"{file} needs more memory than there is; read it in pieces, for example by --memory 1GB") from error
+    table = take_weights(file, table if extension in DESCRIBED else select(file, table, said), said, site_name(file))
     categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
     table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
-    return replace(table, notes=(*notes, *check_row_names(file, table, said), *numberings(table, said)))
+    described = () if place is None else (f"it is described by {place.name}",)
+    return replace(table, notes=(*described, *table.notes, *check_row_names(file, table, said), *numberings(table, said)))
 
 
 def _a_folder(file: Path) -> FileError:

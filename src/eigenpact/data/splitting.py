@@ -54,7 +54,8 @@ def _rows(table: Table, index: NDArray[np.intp]) -> Table:
     X: Any = SomeRows(table.X, index) if isinstance(table.X, RowSource) else table.X[index]
     texts = {name: _some(column, index) for name, column in table.texts.items()}
     ids = None if table.row_ids is None else _some(table.row_ids, index)
-    return replace(table, X=X, row_ids=ids, texts=texts, notes=())
+    weights = None if table.weights is None else table.weights[index]
+    return replace(table, X=X, row_ids=ids, texts=texts, weights=weights, notes=())
 
 
 def _some(texts: Sequence[str], index: NDArray[np.intp]) -> tuple[str, ...]:

@@ -7,14 +7,29 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..errors import MissingExtraError
 
 SHOWN_SITES = 8
 
 
-class FittedPanel:
-    """Adds a panel to scikit-learn's HTML: of a fitted estimator its sites, rounds, bytes, and how sure the answer is."""
+class ModelTables:
+    """A fitted model's loadings and covariance; and a panel below scikit-learn's HTML: sites, rounds, bytes, how sure it is."""
+
+    @property
+    def loadings(self) -> Any:
+        """What each feature weighs in each component, as a DataFrame with a row for each feature; needs pandas."""
+        check_is_fitted(self)
+        return loadings_table(self)
+
+    def get_covariance(self) -> Any:
+        """The covariance (n_features x n_features) of rows as the model has it, with noise outside of the components.
+
+        That of rows after they were prepared, in their own units where columns were scaled.
+        """
+        check_is_fitted(self)
+        return model_covariance(self)
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + fitted_panel(self)  # type: ignore[misc]

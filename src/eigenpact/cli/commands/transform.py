@@ -49,7 +49,7 @@ def command(
     from ...data.readers import read_table, site_name, split_dataset
     from ...estimators.model_files import load_model
     from ..outputs import check_picture
-    from ..scoring import check_target, in_order, write_projections, write_scores
+    from ..scoring import check_target, rows_of_table, write_projections, write_scores
 
     limit = None if memory is None else parse_memory(memory)
     check_target(output, split_dataset(file)[0], overwrite, errors=errors)
@@ -61,6 +61,6 @@ def command(
     if project or errors or shrinkage is Shrinkage.corrected:
         write_projections(output, pca, table, file, errors=errors, shrinkage=str(shrinkage), picture=picture)
         return
-    X = in_order(pca, table, file)
+    X = rows_of_table(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
     write_scores(output, pca, X, table.row_ids, picture)
