@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..engines.federation.kits import PartyKit
+from ..engines.federation.running import FACTS, started
 from ..engines.federation.sites import SiteFacts
 from ..errors import FileError, InputError
 from ..estimators.plans import functions_of, functions_to_compare
@@ -108,12 +109,25 @@ class SiteFile:
         timeout = float(facts.get("coordinator_timeout", COORDINATOR_TIMEOUT))
         return cls.of(places.get("kit", folder), places["data"], places.get("policy"), places.get("ledger"), timeout)
 
-    def write_facts(self, kit: PartyKit, policy: Policy) -> Path:
-        """The file that the site's process reads; give its path."""
-        path = kit.folder / "site.json"
-        timeout = self.coordinator_timeout
-        describe(kit.party, self.data, kit.federation.features, policy, self.ledger, timeout, kit.folder).write(path)
-        return path
+    @classmethod
+    def given(cls, kit: Path, data: Path | None, policy: Path | None, ledger: Path | None, timeout: float | None) -> SiteFile:
+        """What was given on the command line, and else what ``site.toml`` in the kit says, or ``kit`` itself if it is that file.
+
+        Without ``site.toml``, the table must be given.
+        """
+        file = kit if kit.suffix == ".toml" else kit / "site.toml"
+        if data is not None and not file.exists():
+            return cls.of(kit, data, policy, ledger, timeout or COORDINATOR_TIMEOUT)
+        said = cls.read(file)
+        own = {"data": data, "policy": policy, "ledger": ledger}
+        chosen = {key: path.absolute() for key, path in own.items() if path is not None}
+        return replace(said, **chosen, coordinator_timeout=timeout or said.coordinator_timeout)
+
+    def write_facts(self, kit: PartyKit, policy: Policy) -> tuple[Path, str]:
+        """The file that the site's process reads; give its path, and its digest."""
+        path, timeout = kit.folder / FACTS, self.coordinator_timeout
+        facts = describe(kit.party, self.data, kit.federation.features, policy, self.ledger, timeout, kit.folder)
+        return path, facts.pinned(**started()).write(path)
 
 
 def describe(

@@ -248,7 +248,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             "max_rounds": int(self.max_rounds),
             "seed": seed,
         }
-        journal = Journal(self.journal, description | self._settings())
+        named = getattr(connection, "run", "")  # of engines whose runs have a name for all parties
+        journal = Journal(self.journal, description | self._settings(), named)
         try:
             yield journal
         finally:

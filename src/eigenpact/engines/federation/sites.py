@@ -6,10 +6,12 @@ Nothing of it comes from the coordinator.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from ...runtime.lately import Lately
 from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
 from ...runtime.versions import row_hashes, version_of
-from ...storage import parse_json, read_regular, write_private_json, writing
+from ...storage import parse_json, read_regular, replace_private, writing
 from .kits import PartyKit, read_kit
 from .trust import trust_of
 
@@ -41,6 +43,10 @@ FORMS: dict[str, Any] = {
     "coordinator_timeout": float,
     "kit": str,
 }
+STARTED: dict[str, Any] = {"version": str, "pid": int, "since": str}
+"""What a site that was started says besides."""
+
+DIGEST_BYTES = 16
 
 log = logging.getLogger("eigenpact.site")
 
@@ -65,6 +71,10 @@ class SiteFacts:
         Seconds without a word after which the process ends, where it lasts for a whole run.
     kit : str
         The site's kit, whose keys letters and replies are signed with; empty for a Flower node that has none.
+    version : str
+        Of the rows that the site was started with, or described with: others are not answered with.  Empty if any may be.
+    pid, since : int and str
+        The process that was started, and when; 0 and empty for a Flower node that is started otherwise.
     """
 
     name: str
@@ -75,25 +85,39 @@ class SiteFacts:
     ledger: str
     coordinator_timeout: float
     kit: str
+    version: str = ""
+    pid: int = 0
+    since: str = ""
 
     @classmethod
-    def read(cls, path: str, named_by: str) -> SiteFacts:
-        """From the owner's file; ``named_by`` is where its path stands, for the error."""
+    def read(cls, path: str, named_by: str, digest: str = "") -> SiteFacts:
+        """From the owner's file; ``named_by`` is where its path stands, for the error.
+
+        With the ``digest`` of the file as it was when the site was started, another file is refused.
+        """
         use = "use eigenpact site start, or eigenpact site describe"
         try:
-            facts = parse_json(read_regular(Path(path), MOST_BYTES))
+            text = read_regular(Path(path), MOST_BYTES)
+            facts = parse_json(text)
         except (OSError, ValueError) as error:
             raise FileError(f"{path!r}, named by {named_by}, cannot be read: {error}; {use}") from error
-        wrong = misfit(facts, FORMS)
-        if wrong or len(facts) != len(FORMS):
+        if digest and digest != _digest(text):
+            raise InputError(
+                f"{path!r} was changed since the site was started, and this site answers as it was then or not at all; stop it "
+                "and start it again"
+            )
+        wrong = misfit(facts, FORMS) or misfit(facts, {key: form for key, form in STARTED.items() if key in facts})
+        if wrong or not set(facts) <= {*FORMS, *STARTED}:
             raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {wrong or 'it says more'}; {use}")
         features = facts["features"]
         return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
 
-    def write(self, path: Path) -> None:
-        """For the site's processes, and for its owner alone."""
+    def write(self, path: Path) -> str:
+        """For the site's processes, and for its owner alone; give the file's digest."""
         with writing(path, "it must be in a folder of your own"):
-            write_private_json(path, asdict(self))
+            text = (json.dumps(asdict(self), indent=2) + "\n").encode()
+            replace_private(path, [text])
+        return _digest(text)
 
     @property
     def max_seconds(self) -> float:
@@ -104,18 +128,36 @@ class SiteFacts:
         """Read the rows and import what the owner trusts."""
         policy = Policy.from_dict(self.policy)
         policy.load()
-        module, _, function = self.opener.partition(":")
-        X = getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
-        ledger = SiteLedger(self.ledger)
+        X, ledger = self.rows(), SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
+        if self.version not in ("", version):
+            raise PolicyError(
+                "rule data: this site's table is not the one that the site was started with; its owner stops the site, looks at "
+                "the table, and starts the site again"
+            )
         facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "lacking": self._lacking(X)}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
+
+    def rows(self) -> Any:
+        """The rows (n x d), read now."""
+        module, _, function = self.opener.partition(":")
+        return getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
+
+    def pinned(self, **started: Any) -> SiteFacts:
+        """The same with the version of the rows as they are now, for a site that is ``started``; written to its ledger."""
+        ledger = SiteLedger(self.ledger)
+        X, secret = self.rows(), ledger.secret()
+        version = version_of(row_hashes(X, secret), secret)
+        policy = _digest(json.dumps(self.policy, sort_keys=True).encode())
+        named = {"table": Path(self.data).name, "rows": int(X.shape[0]), "policy": policy, "solvers": self.policy["solvers"]}
+        ledger.write(what="started" if started else "described", data=version, **named, **started)
+        return replace(self, version=version, **started)
 
     def _lacking(self, X: Any) -> tuple[str, ...]:
         """The agreed columns of which the rows X (n x d) hold no number."""
@@ -135,6 +177,10 @@ class SiteFacts:
             unable = Unable(self.name, error, self.features if isinstance(self.features, int) else len(self.features))
             return SiteEndpoint(unable, identity=identity), unable
         return SiteEndpoint(server, policy.max_message_bytes, refusals_to_log(), identity), server
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def refusals_to_log() -> Callable[[str], None]:
