@@ -160,12 +160,14 @@ class LoggedConnection(MailConnection):
 
     run = ""
 
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        """Tell every site what the run is about to do; give why for each that takes no part."""
-        absent = super().announce(run, plan)
+    def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
+        """Tell every site what the run is about to do; give by which plan, and why for each that takes no part."""
+        chosen, absent = super().announce(run, *plans)
+        if chosen:
+            log.info("run %s takes solver %s: not all sites allow %s", run, plans[chosen].solver, plans[0].solver)
         for name, reason in sorted(absent.items()):
             log.warning("site %s takes no part in run %s: %s", name, run, reason)
-        return absent
+        return chosen, absent
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order."""
