@@ -68,7 +68,7 @@ min_apart = 0            # secured sums about this table are over the same sites
 
 
 SITE = """\
-# What is checked by: eigenpact site check site.toml
+# What eigenpact site start reads in this folder, and what is checked by: eigenpact site check site.toml
 kit = "."
 data = "patients.csv"    # this site's table; a path beside this file or an absolute one
 policy = "policy.toml"

@@ -17,7 +17,7 @@ from ...engines.federation.identities import public_of
 from ...engines.federation.kits import NAME, PartyKit
 from ...engines.federation.sites import SiteFacts
 from ...engines.federation.trust import OWN_KEY, make_own_key, own_from
-from ...engines.flare.kits import DIGEST_VARIABLE, SITE_VARIABLE
+from ...engines.flare.kits import DIGEST_VARIABLE, SITE_VARIABLE, Kit
 from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
@@ -69,19 +69,24 @@ def start(
             raise InputError("--trusted-entities is for kits made with --engine flower; FLARE's sites take no bundles with code")
         check_installed(owned)
         owned.identity()
-        lock = running.lock(owned)
-        site = SiteFile.given(kit, data, policy, ledger, coordinator_timeout)
-        if not look(site, owned):
-            raise InputError("this site is not ready; see the lines marked NO")
-        facts, digest = site.write_facts(owned, read_policy(site.policy, secure=owned.federation.secure))
-        tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
-        if isinstance(owned, FlowerKit):
-            tell(stdout(), f"What leaves this site is written to {site.ledger}; what is refused, below")
-            trusted = None if trusted_entities is None else trusted_entities.absolute()
-            become(owned.supernode(facts, free_port(), trusted, digest), owned.environment() | lock)
-        else:
-            tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {owned.log}")
-            become(owned.command(), {SITE_VARIABLE: str(facts), DIGEST_VARIABLE: digest} | lock)
+        with running.locked(owned) as lock:
+            site = SiteFile.given(kit, data, policy, ledger, coordinator_timeout)
+            if not look(site, owned):
+                raise InputError("this site is not ready; see the lines marked NO")
+            _answer(site, owned, lock, trusted_entities)
+
+
+def _answer(site: SiteFile, kit: Kit | FlowerKit, lock: dict[str, str], trusted_entities: Path | None) -> None:
+    """Say what is about to happen, and let the kit's engine take over."""
+    facts, digest = site.write_facts(kit, read_policy(site.policy, secure=kit.federation.secure))
+    tell(stdout(), f"\nAnswering the coordinator at {kit.federation.host}:{kit.federation.port}; stop with Ctrl-C")
+    if isinstance(kit, FlowerKit):
+        tell(stdout(), f"What leaves this site is written to {site.ledger}; what is refused, below")
+        trusted = None if trusted_entities is None else trusted_entities.absolute()
+        become(kit.supernode(facts, free_port(), trusted, digest), kit.environment() | lock)
+    else:
+        tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {kit.log}")
+        become(kit.command(), {SITE_VARIABLE: str(facts), DIGEST_VARIABLE: digest} | lock)
 
 
 @app.command("key", epilog="Example: eigenpact site key heart/cleveland")

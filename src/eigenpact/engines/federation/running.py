@@ -8,7 +8,8 @@ Flower's, which has it until it ends, however it ends: nothing is left behind.  
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,8 +25,9 @@ LOCK = "EIGENPACT_LOCK"
 """Environment variable with the number of the file that holds the lock."""
 
 
-def lock(kit: PartyKit) -> dict[str, str]:
-    """Take the kit for this process and the one that takes it over; give what that one's environment needs.
+@contextmanager
+def locked(kit: PartyKit) -> Iterator[dict[str, str]]:
+    """Have the kit for this process and the one that takes it over; give what that one's environment needs.
 
     Where another process has it, the error says which, since when, and with which table.
     """
@@ -33,7 +35,10 @@ def lock(kit: PartyKit) -> dict[str, str]:
     if opened is None:
         raise InputError(f"{kit.party} is started already, {_holder(kit)}; stop that one first, with Ctrl-C or kill")
     os.set_inheritable(opened, True)
-    return {LOCK: str(opened)}
+    try:
+        yield {LOCK: str(opened)}
+    finally:
+        os.close(opened)
 
 
 def keep_from_children() -> None:
