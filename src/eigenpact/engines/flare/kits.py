@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...storage import write_private, write_private_json, writing
+from ...storage import replace_private, write_private, write_private_json, writing
 from .. import signals
 from ..extras import bring, crypto
 from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
@@ -123,7 +123,7 @@ class Kit(EngineKit):
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")
         manager["args"]["uri_root"] = str(self.workspace / "jobs")
-        write_private_json(path, resources)
+        replace_private(path, [json.dumps(resources, indent=2).encode()])  # Ctrl-C must not tear it
 
 
 def make_kits(federation: Federation, folder: Path) -> None:
