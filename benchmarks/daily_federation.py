@@ -43,17 +43,14 @@ def stops(folder: Path) -> Iterator[Row]:
         site.until("stop with Ctrl-C")
         run = life.run("-k", "2", "-o", "model")
         run.until("connected: north; missing: south")
-        for what, command, party in (
-            ("coordinator run", run, ""),
-            ("site start", site, "north"),
-            ("coordinator start", server, "coordinator"),
-        ):
-            yield stop_row(life, what, command, party)
+        yield stop_row(life, "coordinator run", run)
+        yield stop_row(life, "site start", site, "north")
+        yield stop_row(life, "coordinator start", server, "coordinator")
     finally:
         life.stop()
 
 
-def stop_row(life: Life, what: str, command: Command, party: str) -> Row:
+def stop_row(life: Life, what: str, command: Command, party: str = "") -> Row:
     """Press Ctrl-C, and look what is left."""
     begin = time.monotonic()
     told = command.interrupt()
