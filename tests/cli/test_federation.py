@@ -326,8 +326,8 @@ def test_coordinator_start(kits: Path, run: Callable[..., Any], taken_over: list
         (("-k", "2"), "a new run needs -k and -o"),
         (("-k", "2", "-o", "model", "--solver", "magic"), "unknown solver 'magic'"),
         (("-k", "2", "-o", "model", "--sites", "north,paris"), "'paris' is not a site of federation 'trial': north, south"),
-        (("-k", "2", "-o", "model", "--min-sites", "3"), "min_sites=3 must be between"),
-        (("-k", "2", "-o", "model", "--round-timeout", "0"), "round_timeout=0.0 must be"),
+        (("-k", "2", "-o", "model", "--min-sites", "3"), "--min-sites 3 must be between"),
+        (("-k", "2", "-o", "model", "--round-timeout", "0"), "--round-timeout 0.0 must be"),
         (("-k", "two", "-o", "model"), "-k two is not allowed"),
         (("-k", "2", "-o", "north.csv"), "north.csv is a file"),
         (("--resume", "yesterday"), "is not the folder of a run"),
@@ -496,6 +496,68 @@ def test_a_site_that_lacks_columns_is_told_which_and_what_looks_alike(kits: Path
     assert result.exit_code == 0, result.output
     told = " ".join(result.stdout.split())
     assert f"features partly {lacks}; this site takes part only in runs with --features intersection or union" in told
+
+
+def test_a_site_with_missing_entries_is_told_where_and_which_rule_helps(kits: Path, run: Callable[..., Any]) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 5)).round(3).astype(str)
+    rows[[3, 7, 8], 1] = ""
+    (kits / "north" / "patients.csv").write_text("\n".join([",".join(FEATURES), *map(",".join, rows)]) + "\n")
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    told = " ".join(result.stdout.split())
+    assert "features NO patients.csv: column 'bmi' is missing in 3 of 30 rows; drop those rows" in told
+    assert "set fill_missing = true in the policy, for runs with --missing mean or em" in told
+    assert "needs a description" not in told
+    path = kits / "north" / "policy.toml"
+    path.write_text(path.read_text().replace("fill_missing = false", "fill_missing = true"))
+    assert "eigenpact:keep_fill/1" in read_policy(path).functions
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    assert "partly column 'bmi' is missing in 3 of 30 rows; this site takes part only in runs with --missing mean or em" in told
+
+
+def test_steps_of_prepare_are_allowed_by_name(kits: Path, refused: Callable[..., str]) -> None:  # noqa: ARG001
+    path = kits / "north" / "policy.toml"
+    assert "eigenpact:keep_scale/1" not in read_policy(path).functions
+    path.write_text(path.read_text().replace("prepare = []", 'prepare = ["scale"]'))
+    assert {"eigenpact:keep_scale/1", "eigenpact:observed_sums/1"} <= set(read_policy(path).functions)
+    assert "eigenpact:keep_genotypes/1" not in read_policy(path).functions
+    path.write_text(path.read_text().replace('prepare = ["scale"]', 'prepare = ["scaling"]'))
+    with pytest.raises(InputError, match="rule prepare names 'scaling', which is no step; there are log-normalize, hvg, scale"):
+        read_policy(path)
+
+
+def test_a_description_may_lie_anywhere(
+    kits: Path, run: Callable[..., Any], tmp_path: Path, taken_over: list[tuple[list[str], dict[str, str]]]
+) -> None:
+    """Named in site.toml for the check, by --describe for the start; the site's process and its scores use the same one."""
+    text = (tmp_path / "north.csv").read_text().replace(",", ";").replace(".", ",")
+    (tmp_path / "patients.csv").write_text(text.replace("bmi", "BMI"))
+    (tmp_path / "said.toml").write_text('decimal = ","\nseparator = ";"\nid = "id"\n[rename]\nBMI = "bmi"\n')
+    (tmp_path / "site.toml").write_text('kit = "trial/north"\ndata = "patients.csv"\ndescription = "said.toml"\n')
+    result = run("site", "check", tmp_path / "site.toml")
+    assert result.exit_code == 0, result.output
+    result = run("site", "start", kits / "north", "--data", "patients.csv", "--describe", "said.toml")
+    assert result.exit_code == 0, result.output
+    facts = SiteFacts.read(taken_over[0][1][SITE_VARIABLE], "the test")
+    assert facts.description == str(tmp_path / "said.toml")
+    assert facts.server()[0].n_features == 5
+    X = np.genfromtxt(tmp_path / "north.csv", delimiter=",", skip_header=1)[:, 1:]
+    pca = ep.FederatedPCA(2).fit({"north": X})
+    expected = pca.transform(X)
+    pca.feature_names_in_ = np.array(FEATURES, dtype=object)
+    save_model(pca, tmp_path / "model")
+    result = run("site", "transform", kits / "north", "model", "-o", "scores.npy")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load("scores.npy"), expected)
+
+
+def test_site_files_of_earlier_versions_say_nothing_of_a_description(tmp_path: Path) -> None:
+    facts: dict[str, Any] = dict.fromkeys(("name", "opener", "data", "ledger", "kit"), "x")
+    facts |= {"features": 5, "policy": {}, "coordinator_timeout": 60.0}
+    (tmp_path / "old.json").write_text(json.dumps(facts))
+    assert SiteFacts.read(str(tmp_path / "old.json"), "the test").description == ""
 
 
 def test_a_consortium_may_agree_on_the_variants_of_a_file(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_center_and_scale(run):
 def test_not_converged_is_written_and_said(run):
     result = run("fit", *FILES, "-k", 2, "-o", "model", "--solver", "subspace", "--max-rounds", 1)
     assert result.exit_code == 1
-    assert "not converged: max_rounds=1 reached" in result.stderr
+    assert "not converged: --max-rounds 1 reached" in result.stderr
     assert load_model("model").converged_ is False
 
 
@@ -171,14 +171,14 @@ def test_bad_files(refused, tmp_path, write_csv, file, told):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("-k", 6), "n_components=6 must be between 1 and min(n_samples, n_features)=5"),
-        (("-k", 0), "n_components=0 must be between 1"),
+        (("-k", 6), "-k 6 must be between 1 and min(n_samples, n_features)=5"),
+        (("-k", 0), "-k 0 must be between 1"),
         (("-k", "many"), "-k many is not allowed"),
         (("-k", "1.5"), "-k 1.5 is not allowed"),
         (("-k", 2, "--solver", "magic"), "unknown solver 'magic'; the solvers of FederatedPCA are auto, faps, gram, krylov"),
         (("-k", 2, "--engine", "cloud"), "unknown engine 'cloud'; the engines are inprocess, mpi"),
-        (("-k", 2, "--tol", -1), "tol=-1.0 must be"),
-        (("-k", 2, "--max-rounds", 0), "max_rounds=0 must be a whole number >= 1"),
+        (("-k", 2, "--tol", -1), "--tol -1.0 must be"),
+        (("-k", 2, "--max-rounds", 0), "--max-rounds 0 must be a whole number >= 1"),
         (("-k", 2, "--proxy", "east"), "--proxy east is not a site; allowed are north, south, west"),
         (("-k", 2, "--proxy", "north", "--solver", "gram"), "--proxy does not go with --solver gram"),
         (("-k", 0.9, "--solver", "subspace"), "needs a solver that sees more of the spectrum"),

@@ -109,3 +109,11 @@ def test_advice_by_what_lies_between_the_sites():
     adjusted = between_in_words(ep.FederatedPCA(1, prepare=[P.BatchAdjust()]).fit(apart))
     assert "before the rows were prepared: preparation has taken most of it out" in adjusted
     assert between_in_words(ep.FederatedPCA(1, center="site").fit(apart)).endswith("between the sites' means")
+
+
+def test_advice_that_sites_would_refuse_names_the_rule_and_what_cannot_be_had_is_not_advised():
+    rng = np.random.default_rng(0)
+    apart = {name: rng.normal(size=(50, 4)) + np.array([9 * i, 0, 0, 0]) for i, name in enumerate("ABC")}
+    secured = between_in_words(ep.FederatedPCA(1, secure=True).fit(apart))
+    assert secured.endswith("use --center site, where the sites' policies say allow_site_means = true")
+    assert "--center" not in between_in_words(ep.FederatedPCA(1, missing="em", random_state=0).fit(apart))

@@ -29,7 +29,7 @@ def test_what_to_do_is_told_of_missing_and_infinite_entries_apart():
         with pytest.raises(InputError) as caught:
             check_finite("A", np.array([[1.0, bad]]))
         told = str(caught.value)
-        for word in ('missing="mean" or "em"', "--missing mean or --missing em", "--prepare genotypes", "--project"):
+        for word in ("missing='mean' or missing='em' (--missing)", "--prepare genotypes", "--project"):
             assert (word in told) == missing
         assert ("division by zero" in told) == infinite
     with pytest.raises(InputError, match="division by zero") as caught:

@@ -66,7 +66,7 @@ NEEDS = {
     "needs-nvflare": importlib.util.find_spec("nvflare"),
     "not-run": False,
 }
-WITHIN = 300
+WITHIN = 600
 """Seconds a command may take."""
 
 

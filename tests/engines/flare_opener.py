@@ -7,6 +7,6 @@ from typing import Any
 import numpy as np
 
 
-def load(_name: str, data: str, _features: Any) -> Any:
+def load(_name: str, data: str, _features: Any, **_options: Any) -> Any:
     """The rows."""
     return np.load(data)

@@ -48,7 +48,7 @@ class Prober:
         Path(self._report).write_text(json.dumps(told))
 
 
-def spying(name: str, data: str, _features: Any) -> Any:
+def spying(name: str, data: str, _features: Any, **_options: Any) -> Any:
     """Rows of a site that, while it takes part, calls the other sites of the job itself."""
     others, cell = list(collab.other_clients), collab.fl_ctx.get_engine().get_cell()
     threading.Thread(target=_spy, args=(name, others, cell, Path(data).parent), daemon=True).start()

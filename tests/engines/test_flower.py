@@ -27,6 +27,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.engines.federation import changes, kits
 from eigenpact.errors import FileError, InputError, MissingExtraError, PolicyError, ProgramError, SiteError, TooFewSitesError
+from eigenpact.estimators.plans import functions_of_steps, functions_to_compare
 from eigenpact.runtime import Outcome, greeting, read_site_ledger
 from tests.engines import conformance
 from tests.engines.problems import SOLVERS
@@ -52,6 +53,9 @@ from tests.engines.flower_federation import FlowerParties
 from tests.engines.flower_node import NodeGrid
 
 pytestmark = pytest.mark.xdist_group("flower")
+
+STEPS = (*functions_of_steps(["scale", "residualize"]), *functions_to_compare())
+"""What sites list besides, whose rows are prepared, or lack features."""
 
 
 @pytest.fixture
@@ -96,6 +100,37 @@ def test_flwr_run_fits_and_writes_the_model(grid: NodeGrid, tmp_path: Path) -> N
     np.testing.assert_array_equal(pca.components_, here.components_)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"missing": "mean", "prepare": "residualize:0; scale:max=3"},
+        {"missing": "em", "solver": "auto"},
+        {"missing": "mean", "agreement": "union", "check-units": True},
+    ],
+    ids=str,
+)
+def test_flwr_run_fills_and_prepares_as_in_one_process(
+    described: FlowerParties, grid: NodeGrid, tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    """One site has holes, another lacks a feature where that is allowed; each message is answered by another process."""
+    sites = three_sites()
+    sites["lima"][::7, 3] = np.nan
+    if "agreement" in asked:
+        sites["quito"][:, 5] = np.nan
+    policy = OPEN_POLICY | {"fill_missing": True, "functions": [*OPEN_POLICY["functions"], *STEPS]}
+    for name, X in sites.items():
+        described.describe(name, X, policy)
+    settings = SETTINGS | {"components": "3", "features": "20", "output": str(tmp_path / "model"), "solver": "gram"} | asked
+    pca = flower_server.fit(grid, settings)  # type: ignore[arg-type]
+    words: dict[str, Any] = {"missing": asked["missing"]}
+    if "prepare" in asked:
+        words["prepare"] = (ep.prepare.Residualize((0,)), ep.prepare.Scale(max_value=3))
+    here = ep.FederatedPCA(3, solver=settings["solver"], random_state=0, engine=ep.engines.InProcess(threads=1), **words)
+    np.testing.assert_array_equal(pca.components_, here.fit(sites).components_)
+    kinds = [step.kind for step in pca.preparation_ if step.kind != "features"]
+    assert kinds == [step.kind for step in here.preparation_]
+
+
 def test_flwr_run_with_secured_sums(grid: NodeGrid, tmp_path: Path) -> None:
     """Each message is answered by another process of the site, which knows the session from what the last one remembered."""
     settings = SETTINGS | {"components": "3", "features": "20", "output": str(tmp_path / "model"), "secure": True}
@@ -135,6 +170,8 @@ def test_a_secured_run_is_resumed_with_new_keys_and_the_same_bits(grid: NodeGrid
         ({"sites": "accra, oslo"}, "not connected within 1 s: oslo"),
         ({"min-sites": 4}, "not connected within 1 s: 1 more"),
         ({"solver": "fastest"}, "unknown solver 'fastest'"),
+        ({"missing": "guess"}, "missing='guess' must be 'refuse', 'mean' or 'em'"),
+        ({"prepare": "scale; scaling"}, "--prepare scaling: no preparer is called 'scaling'"),
     ],
 )
 def test_settings_of_flwr_run_are_checked(grid: NodeGrid, tmp_path: Path, given: dict[str, Any], message: str) -> None:
@@ -295,7 +332,7 @@ def test_after_a_request_that_took_too_long_the_run_is_over_there(described: Flo
 RELEASED = threading.Event()
 
 
-def open_slowly(*_: Any) -> Any:
+def open_slowly(*_: Any, **_options: Any) -> Any:
     """An opener that takes longer than allowed."""
     RELEASED.wait(10)
     return three_sites()["lima"]
@@ -312,7 +349,7 @@ def test_what_goes_wrong_at_a_site_stays_there(
     assert "patient 17" in caplog.text
 
 
-def quote_a_row(*_: Any) -> Any:
+def quote_a_row(*_: Any, **_options: Any) -> Any:
     """An opener with a defect."""
     raise RuntimeError("patient 17 has 3.1")
 

@@ -17,7 +17,7 @@ ALL_SOLVERS = tuple(solvers_for("FederatedPCA", "FederatedPCA(missing='em')", "P
 
 FUNCTIONS = {*functions_to_prepare([MeanFill()]), *(name for solver in ALL_SOLVERS for name in functions_of(solver))}
 
-OPEN_POLICY = {
+OPEN_POLICY: dict[str, Any] = {
     "solvers": [*ALL_SOLVERS, "programs"],
     "functions": sorted({*conformance.PLAN.functions, *FUNCTIONS}),
     "modules": ["tests.engines.functions"],

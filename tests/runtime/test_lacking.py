@@ -32,19 +32,21 @@ class Institutions:
 
     spread, costs = False, ep.engines.InProcess().costs
 
-    def __init__(self, folder, files, **rules):
+    def __init__(self, folder, files, features=AGREED, **rules):
         ledgers = {name: folder / f"{name}.ledger" for name in files}
         keys = {name: public_of(own_from(SiteLedger(path).secret())) for name, path in ledgers.items()}
         listed = (*read_policy(None).functions, *functions_to_compare())
         policy = replace(read_policy(None), participants=keys, compare_columns=True, functions=listed)
         policy = replace(policy, **rules)
-        self.replies, self.min_sites = [], len(files)
-        self.sites = {name: describe(name, data, AGREED, policy, ledgers[name]).stand_ready()[0] for name, data in files.items()}
+        self.replies, self.min_sites, self.features = [], len(files), features
+        self.sites = {
+            name: describe(name, data, features, policy, ledgers[name]).stand_ready()[0] for name, data in files.items()
+        }
 
     def execute(self, held, job, graph=None):
         assert not held
         assert graph is None
-        return job(MailConnection(self, self.sites, round_timeout=5.0, announces=True, features=AGREED))
+        return job(MailConnection(self, self.sites, round_timeout=5.0, announces=True, features=self.features))
 
     def now(self):
         return 0.0

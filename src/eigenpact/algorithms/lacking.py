@@ -23,10 +23,12 @@ from .method import Part
 
 @dataclass(frozen=True)
 class Common:
-    """How sites that are asked by message agree on features: "strict", "intersection" or "union"; and whether on units."""
+    """How sites that are asked by message agree on features: "strict", "intersection" or "union"; whether on units; and whether
+    entries that are missing, as those of features that a site lacks, are ``filled`` in."""
 
     mode: Literal["strict", "intersection", "union"] = "strict"
     units: bool = False
+    filled: bool = False
 
     @property
     def asks(self) -> bool:
@@ -48,6 +50,11 @@ async def common_features(wanted: Common) -> tuple[Step, ...]:
     if wanted.mode == "strict" and fewer:
         raise InputError(
             f"{fewer} of {len(having)} agreed features are not at all {int(sites)} sites; use features='intersection'"
+        )
+    if wanted.mode == "union" and fewer and not wanted.filled:
+        raise InputError(
+            f"features='union': {fewer} of {len(having)} agreed features are not at all {int(sites)} sites; what a site lacks is "
+            "missing there, and missing entries are refused: use missing='mean' or missing='em', or features='intersection'"
         )
     if not np.any(having >= least):
         raise InputError(f"no agreed feature is at {'any' if wanted.mode == 'union' else 'all'} of {int(sites)} sites")

@@ -12,6 +12,7 @@ from typing import TextIO
 from rich.console import Console
 
 from ..errors import ProblemsError
+from .wording import in_options
 
 FILE_WIDTH = 120
 """Width of tables when the output is not a terminal."""
@@ -30,10 +31,10 @@ def stderr() -> Console:
 def print_error(error: Exception) -> None:
     """Print "error: ..." in red, on one line; several problems on a line each."""
     if isinstance(error, ProblemsError):
-        tell(stderr(), "\n".join([*(f"error: {problem}" for problem in error.problems), *error.advice]), "red")
+        lines = [*(f"error: {problem}" for problem in error.problems), *error.advice]
+        tell(stderr(), in_options("\n".join(lines)), "red")
         return
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    lines = [line.replace("overwrite=True", "--overwrite") for line in lines]  # the library's words for it
+    lines = [in_options(line.strip()) for line in str(error).splitlines() if line.strip()]
     text = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"  # of a site's traceback, where and what
     tell(stderr(), f"error: {text}", "red")
 

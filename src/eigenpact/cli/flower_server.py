@@ -52,6 +52,8 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         solver=str(settings["solver"]),
         center=str(settings["center"]),
         scale=str(settings["scale"]),
+        prepare=_steps(str(settings["prepare"])),
+        missing=str(settings["missing"]),
         output=str(Path(str(settings["output"])).expanduser().absolute()),
         overwrite=bool(settings["overwrite"]),
         tol=float(settings["tol"]) or None,
@@ -60,6 +62,7 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         secure=bool(settings["secure"]),
         go_on_without=int(settings["go-on-without"]),
         features=str(settings["agreement"]),
+        check_units=bool(settings["check-units"]),
     )
     asked.check_output()
     wanted = tuple(name.strip() for name in str(settings["sites"]).split(",") if name.strip())
@@ -69,7 +72,9 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
     log.info("sites: %s", ", ".join(sites))
     least = min_sites or len(sites)
     engine = OpenFederation("flower", post, sites, features, COSTS, least, round_timeout)
-    pca = asked.estimator(engine=engine, callback=lambda record: log.info("round %d of %s sites", record.round, record.sites))
+    pca = asked.estimator(
+        features, engine=engine, callback=lambda record: log.info("round %d of %s sites", record.round, record.sites)
+    )
     for note in fit_and_save(asked, pca, features=features):
         log.warning("%s", note)
     log.info(
@@ -78,6 +83,15 @@ def fit(grid: Grid, settings: Any) -> FederatedPCA:
         pca.stop_reason_, pca.solver_, asked.output,
     )  # fmt: skip
     return pca
+
+
+def _steps(text: str) -> tuple[str, ...]:
+    """Steps by which rows are prepared, in their order.
+
+    >>> _steps("residualize:age,sex; scale"), _steps("")
+    (('residualize:age,sex', 'scale'), ())
+    """
+    return tuple(step.strip() for step in text.split(";") if step.strip())
 
 
 def _features(text: str) -> tuple[str, ...] | int:

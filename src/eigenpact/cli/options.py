@@ -79,6 +79,9 @@ Describe = Annotated[
     list[str] | None,
     typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
 ]
+DescribeTable = Annotated[
+    Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="PATH", help="Write all numbers, round by round, to this file.")]

@@ -21,6 +21,7 @@ from .consoles import stderr, stdout, tell
 from .options import preprocessing
 from .progress import shown_rounds
 from .site_files import parse_components
+from .wording import in_options
 
 
 @dataclass(frozen=True)
@@ -119,5 +120,6 @@ def run(
         shown = os.path.relpath(settings.output)
         tell(stdout(), f"The model, with the ledger, is in {settings.output if shown.startswith('..') else shown}")
     if leads and not pca.converged_:
-        tell(stderr(), f"not converged: {pca.stop_reason_}; the model was written to {settings.output} all the same", "yellow")
+        why = in_options(pca.stop_reason_)
+        tell(stderr(), f"not converged: {why}; the model was written to {settings.output} all the same", "yellow")
     return 0 if pca.converged_ else 1

@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..data.description import Description
+from ..data.readers import Table, read_table
 from ..engines.federation.kits import PartyKit
 from ..engines.federation.running import FACTS, started
 from ..engines.federation.sites import SiteFacts
 from ..errors import FileError, InputError
-from ..estimators.plans import functions_of, functions_to_compare
+from ..estimators.plans import functions_of, functions_of_steps, functions_to_compare, functions_to_fill
+from ..estimators.preparers import PARTS
 from ..estimators.registry import solvers_for
 from ..runtime import Policy
 from ..runtime.forms import fits
@@ -27,7 +30,8 @@ COORDINATOR_TIMEOUT = 60.0
 MOST_BYTES = 1 << 20
 """Of a file of settings."""
 
-SITE_KEYS = ("kit", "data", "policy", "ledger", "coordinator_timeout")
+PATHS = ("kit", "data", "description", "policy", "ledger")
+SITE_KEYS = (*PATHS, "coordinator_timeout")
 
 POLICY = f"""\
 # What this site allows, whoever asks.  Every rule is enforced at the site; a request that breaks one is refused by its name.
@@ -55,6 +59,8 @@ max_shares = 1           # sites that noise may be divided among, which then mus
 rows_per_person = 1      # the most rows of one person in this table, which private solvers hide together
 allow_digest = true      # runs that can be resumed: a keyed digest of this site's rows, to notice that they changed
 compare_columns = false  # true: runs that count which agreed columns each site has (--features), and compare units
+fill_missing = false     # true: runs that fill in missing entries (--missing mean; em needs "em" in solvers, too)
+prepare = []             # steps by which rows may be prepared (--prepare), such as ["scale", "genotypes"]
 secure = "{{secure}}"    # "required": this site replies to secured sums alone, of which nobody sees its part; else "allowed"
 # allow_site_means = true  # center="site": sums then tell few sites' means apart; by default not where secure = "required"
 max_failures = 3         # secured runs that may fail because of this table; then only noise leaves, until you raise this
@@ -71,6 +77,7 @@ SITE = """\
 # What eigenpact site start reads in this folder, and what is checked by: eigenpact site check site.toml
 kit = "."
 data = "patients.csv"    # this site's table; a path beside this file or an absolute one
+# description = "patients.toml"  # what the table is, if no patients.csv.toml lies beside it: eigenpact describe writes one
 policy = "policy.toml"
 """
 
@@ -84,15 +91,23 @@ class SiteFile:
     policy: Path
     ledger: Path
     coordinator_timeout: float
+    description: Path | None = None
 
     @classmethod
     def of(
-        cls, kit: Path, data: Path, policy: Path | None = None, ledger: Path | None = None, timeout: float = COORDINATOR_TIMEOUT
+        cls,
+        kit: Path,
+        data: Path,
+        policy: Path | None = None,
+        ledger: Path | None = None,
+        timeout: float = COORDINATOR_TIMEOUT,
+        description: Path | None = None,
     ) -> SiteFile:
         """Paths as given, or their places in the kit."""
         folder = kit.absolute()
         chosen = policy.absolute() if policy else folder / "policy.toml"
-        return cls(folder, data.absolute(), chosen, ledger.absolute() if ledger else folder / "ledger.jsonl", timeout)
+        written, said = ledger.absolute() if ledger else folder / "ledger.jsonl", description.absolute() if description else None
+        return cls(folder, data.absolute(), chosen, written, timeout, said)
 
     @classmethod
     def read(cls, path: Path) -> SiteFile:
@@ -105,28 +120,44 @@ class SiteFile:
             if not good:
                 raise InputError(f"{path}: {key} = {value!r} must be {'seconds' if key == 'coordinator_timeout' else 'a path'}")
         folder = path.absolute().parent
-        places = {key: folder / facts[key] for key in ("kit", "data", "policy", "ledger") if key in facts}
+        places = {key: folder / facts[key] for key in PATHS if key in facts}
         timeout = float(facts.get("coordinator_timeout", COORDINATOR_TIMEOUT))
-        return cls.of(places.get("kit", folder), places["data"], places.get("policy"), places.get("ledger"), timeout)
+        others = places.get("policy"), places.get("ledger"), timeout, places.get("description")
+        return cls.of(places.get("kit", folder), places["data"], *others)
+
+    def table(self) -> Table:
+        """The site's table, read by its description."""
+        return read_table(self.data, None if self.description is None else Description.read(self.description))
 
     @classmethod
-    def given(cls, kit: Path, data: Path | None, policy: Path | None, ledger: Path | None, timeout: float | None) -> SiteFile:
+    def given(
+        cls,
+        kit: Path,
+        data: Path | None,
+        policy: Path | None,
+        ledger: Path | None,
+        timeout: float | None,
+        description: Path | None = None,
+    ) -> SiteFile:
         """What was given on the command line, and else what ``site.toml`` in the kit says, or ``kit`` itself if it is that file.
 
         Without ``site.toml``, the table must be given.
         """
         file = kit if kit.suffix == ".toml" else kit / "site.toml"
         if data is not None and not file.exists():
-            return cls.of(kit, data, policy, ledger, timeout or COORDINATOR_TIMEOUT)
+            return cls.of(kit, data, policy, ledger, timeout or COORDINATOR_TIMEOUT, description)
         said = cls.read(file)
-        own = {"data": data, "policy": policy, "ledger": ledger}
-        chosen = {key: path.absolute() for key, path in own.items() if path is not None}
+        own = {"data": data, "policy": policy, "ledger": ledger, "description": description}
+        chosen: dict[str, Any] = {key: path.absolute() for key, path in own.items() if path is not None}
+        if data is not None and description is None:
+            chosen["description"] = None  # the one in site.toml is of another table
         return replace(said, **chosen, coordinator_timeout=timeout or said.coordinator_timeout)
 
     def write_facts(self, kit: PartyKit, policy: Policy) -> tuple[Path, str]:
         """The file that the site's process reads; give its path, and its digest."""
         path, timeout = kit.folder / FACTS, self.coordinator_timeout
-        facts = describe(kit.party, self.data, kit.federation.features, policy, self.ledger, timeout, kit.folder)
+        said = self.ledger, timeout, kit.folder, self.description
+        facts = describe(kit.party, self.data, kit.federation.features, policy, *said)
         return path, facts.pinned(**started()).write(path)
 
 
@@ -138,10 +169,12 @@ def describe(
     ledger: Path,
     timeout: float = COORDINATOR_TIMEOUT,
     kit: Path | str = "",
+    description: Path | None = None,
 ) -> SiteFacts:
     """What a site's processes are to know."""
     opener = "eigenpact.data.site_rows:open_rows"
-    return SiteFacts(name, opener, str(data), features, policy.to_dict(), str(ledger), timeout, str(kit))
+    said = "" if description is None else str(description)
+    return SiteFacts(name, opener, str(data), features, policy.to_dict(), str(ledger), timeout, str(kit), said)
 
 
 def policy_text(*, secure: bool) -> str:
@@ -164,6 +197,11 @@ def read_policy(path: Path | None, *, secure: bool = False) -> Policy:
         raise InputError(f"{path} allows no solver; add a line such as solvers = {json.dumps(list(SHIPPED))}")
     own = {name for solver in policy.solvers if solver in ALL_SOLVERS for name in functions_of(solver, policy.kinds())}
     own |= set(functions_to_compare()) if policy.compare_columns else set()
+    own |= set(functions_to_fill()) if policy.fill_missing else set()
+    strange = [step for step in policy.prepare if step not in PARTS]
+    if strange:
+        raise InputError(f"{path}: rule prepare names {strange[0]!r}, which is no step; there are {', '.join(PARTS)}")
+    own |= set(functions_of_steps(policy.prepare))
     unknown = [solver for solver in policy.solvers if solver not in ALL_SOLVERS]
     if unknown and not policy.modules:
         raise InputError(f"{path}: unknown solver {unknown[0]!r}; allowed are {', '.join(ALL_SOLVERS)}")

@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ..estimators import FederatedPCA
-from ..report.messages import bytes_text, steps, sums_told, what_left
+from ..report.messages import bytes_text, steps, sums_told, were_secured, what_left
 from ..runtime import Ledger
 from ..runtime.ledger import COORDINATOR
 from .consoles import harmless
+from .wording import in_options
 
 SHOWN_COMPONENTS = 10
 SHOWN_SITES = 12
@@ -53,7 +54,7 @@ def _facts(pca: FederatedPCA) -> list[tuple[str, str]]:
         ("rounds", f"{pca.n_rounds_}, and {pca.n_setup_rounds_} of set-up"),
         ("sums", sums_told(pca.ledger_)),
         ("bytes", f"{up} from sites, {down} to sites"),
-        ("converged", ("yes: " if pca.converged_ else "NO: ") + pca.stop_reason_),
+        ("converged", in_options(("yes: " if pca.converged_ else "NO: ") + pca.stop_reason_)),
         ("angle", f"{angle}, estimated sine of the largest angle to the exact components"),
         ("between sites", between_in_words(pca)),
     ]
@@ -65,8 +66,10 @@ def between_in_words(pca: FederatedPCA) -> str:
     told = f"{100 * after:.1f} % of the variance lies between the sites' means"
     if before is not None:
         told += f", {100 * before:.1f} % before the rows were prepared"
-    if after >= MUCH and pca.center != "site":
-        return f"{told}: if sites differ by how they measure, and not by whom, use --center site"
+    modelled = any(step.kind == "expect" for step in pca.preparation_)  # by one mean for all
+    if after >= MUCH and pca.center != "site" and not modelled:
+        rule = ", where the sites' policies say allow_site_means = true" if were_secured(pca.ledger_) else ""
+        return f"{told}: if sites differ by how they measure, and not by whom, use --center site{rule}"
     if before is not None and before >= MUCH and after < before / 2:
         return f"{told}: preparation has taken most of it out"
     return told

@@ -17,8 +17,8 @@ BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
 
 FOR_MISSING = (
-    'drop those rows or columns, or let the fit handle missing ones (NaN): missing="mean" or "em" in Python, --missing mean or '
-    "--missing em on the command line, --prepare genotypes for genotypes; transform takes --project"
+    "drop those rows or columns, or let the fit handle missing ones (NaN): missing='mean' or missing='em' (--missing), for "
+    "genotypes --prepare genotypes; transform takes --project"
 )
 FOR_INFINITE = "an infinite one is often a division by zero or an overflow: correct it, or leave its cell empty, which is missing"
 """What to do about entries that are not finite."""

@@ -19,37 +19,43 @@ from .agreement import SitePlan, plan_for
 from .alleles import AMBIGUOUS, BOTH, FLIPPED, MISMATCHED, SWAPPED, Matched, match_variants, variants_named
 from .categories import categories_named, one_hot
 from .checks import check_finite
+from .description import Description
 from .near_misses import near_misses
 from .readers import Table, read_table
-from .take_columns import take_columns
+from .take_columns import is_sparse, take_columns
 
 SHOWN = 5
 
 
-def open_rows(name: str, data: str, features: tuple[str, ...] | int) -> Any:
+def open_rows(name: str, data: str, features: tuple[str, ...] | int, *, description: str = "", missing: bool = False) -> Any:
     """Rows (n x d) of a file; an error names the columns that are not finite, or says that the agreed ones are not there.
 
     Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
+    ``description`` is the path of the TOML that describes the file, empty for the one beside it; with ``missing``, NaN stands for
+    a missing entry and is allowed.
     """
-    return agreed_rows(name, read_table(Path(data)), features)
+    said = Description.read(description) if description else None
+    return agreed_rows(name, read_table(Path(data), said), features, missing=missing)
 
 
-def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int) -> Any:
+def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int, *, missing: bool = False) -> Any:
     """Rows (n x d) of a table that was read; errors are as those of :func:`open_rows`."""
+    missing = missing and not is_sparse(table.X)  # what sparse rows do not store is zero, and NaN would stay
     if isinstance(features, int) or table.feature_names is None:
         wanted = features if isinstance(features, int) else len(features)
         if table.X.shape[1] != wanted:
             raise PolicyError(
                 f"rule features: this site's table has {table.X.shape[1]} columns, agreed on are {wanted}; give those"
             )
-        check_finite(name, table.X, None if isinstance(features, int) else features)
+        check_finite(name, table.X, None if isinstance(features, int) else features, missing=missing)
         return table.X
     table, plan = fitted_to(table, features, f"site {name!r}")
     if plan.lacking.size == len(features):
         shown = ", ".join(features[:SHOWN])
         raise PolicyError(f"rule features: this site's table has none of the agreed columns ({shown}, ...); rename columns")
     own = np.arange(table.X.shape[1]) if plan.columns is None else plan.columns[plan.columns >= 0]
-    check_finite(name, table.X[:, own], [table.feature_names[j] for j in own] if table.feature_names else None)
+    names = [table.feature_names[j] for j in own] if table.feature_names else None
+    check_finite(name, table.X[:, own], names, missing=missing)
     return take_columns(table.X, plan)
 
 
@@ -80,13 +86,13 @@ def _unusable(found: Matched) -> Any:
     return (found.relation == MISMATCHED) | ((found.relation == AMBIGUOUS) & (flips | ~found.verbatim))
 
 
-def compared_with(name: str, table: Table, features: tuple[str, ...] | int) -> tuple[Any, str]:
+def compared_with(name: str, table: Table, features: tuple[str, ...] | int, *, missing: bool = False) -> tuple[Any, str]:
     """As :func:`agreed_rows`, and what the site's owner should know of the agreed columns that the file lacks; empty if none.
 
     It names columns of the file, so it is for the owner's eyes alone.
     """
     try:
-        X = agreed_rows(name, table, features)
+        X = agreed_rows(name, table, features, missing=missing)
     except PolicyError as error:
         raise PolicyError(f"{error}{_hints(table, features)}") from error
     if isinstance(features, int) or table.feature_names is None:

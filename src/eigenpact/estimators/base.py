@@ -55,6 +55,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """Whether scores depend on the site whose rows they are of."""
     _elsewhere = False
     """Whether the engine holds all rows, and this process none."""
+    _computes_there = False
+    """Whether rows of another array library are multiplied where they lie, say on a GPU; else they are copied here in pieces."""
     _takes_gaps = False
     """Whether NaN stands for a missing entry, and rows may stay on disk."""
 

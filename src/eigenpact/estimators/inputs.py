@@ -26,6 +26,7 @@ from ..data.checks import (
 from ..data.features_report import FeaturesReport, OfSite
 from ..data.take_columns import take_columns
 from ..errors import InputError, InputTypeError, UnitsWarning
+from ..numerics.elsewhere import Elsewhere, is_elsewhere
 from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..numerics.units import quartiles, units_in_doubt
@@ -179,7 +180,7 @@ def _feature_names(table: Any) -> tuple[str, ...] | None:
 
 def _remember_features(estimator: Any, table: Any) -> None:
     """Set the number of features and their names, once all sites are known to be good."""
-    if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
+    if is_elsewhere(table):
         estimator.n_features_in_ = int(table.shape[1])
     else:
         validate_data(estimator, table, skip_check_array=True, reset=True)
@@ -188,8 +189,10 @@ def _remember_features(estimator: Any, table: Any) -> None:
 def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False) -> Any:
     if is_on_disk(table) or isinstance(table, RowSource):
         return _checked_on_disk(name, table, gaps=gaps, finite=finite)
-    if array_api_compat.is_array_api_obj(table) and not array_api_compat.is_numpy_array(table):
-        return _checked_where_it_lies(name, table)
+    if is_elsewhere(table):
+        stays = estimator is None or estimator._computes_there
+        table = _checked_where_it_lies(name, table, missing=gaps and not stays)
+        return table if stays else Elsewhere(table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
         raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")
     if hasattr(table, "columns"):
@@ -223,6 +226,7 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     check_is_fitted(estimator)
     if is_several_sites(X):
         raise InputError("give one table of rows; call once for each site, where the result is to stay")
+    X = Elsewhere(X) if is_elsewhere(X) and X.ndim == 2 else X
     if is_on_disk(X) or isinstance(X, RowSource):
         return _new_rows_on_disk(estimator, X, missing=options.get("ensure_all_finite", True) is not True)
     check_not_masked("X", X)
@@ -260,8 +264,8 @@ def _new_rows_on_disk(estimator: Any, X: Any, *, missing: bool) -> RowSource:
     return source
 
 
-def _checked_where_it_lies(name: str, table: Any) -> Any:
-    """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, never copied to this side."""
+def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> Any:
+    """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, not copied to this side."""
     xp = array_api_compat.array_namespace(table)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
         raise InputError(f"site {name!r}: shape {tuple(table.shape)} is not a table with rows and columns")
@@ -269,7 +273,8 @@ def _checked_where_it_lies(name: str, table: Any) -> Any:
         raise InputTypeError(f"site {name!r}: dtype {table.dtype} does not hold real numbers; convert it first")
     if xp.isdtype(table.dtype, "integral"):
         table = xp.astype(table, xp.float64)
-    bad = int(xp.sum(xp.astype(~xp.isfinite(table), xp.int64)))
+    bad = int(xp.sum(xp.astype(xp.isinf(table) if missing else ~xp.isfinite(table), xp.int64)))
     if bad:
-        raise InputError(f"site {name!r}: {bad} entries are NaN or infinite; drop those rows or fill them in")
+        what = "infinite" if missing else "NaN or infinite"
+        raise InputError(f"site {name!r}: {bad} entries are {what}; drop those rows or fill them in")
     return table

@@ -34,7 +34,9 @@ def feature_names(estimator: Any) -> tuple[str, ...]:
 def check_likely(center: Any, prepare: Any, solver: Any) -> None:
     """Refuse what does not go with missing="em"."""
     if center == "site":
-        raise InputError("center='site' does not go with missing='em', whose model has one mean; use 'pooled', or missing='mean'")
+        raise InputError(
+            "center='site' does not go with missing='em', whose model has one mean; use center='pooled', or missing='mean'"
+        )
     if len(prepare):
         raise InputError(
             "prepare does not go with missing='em': it would see rows with holes; use missing='mean', which fills first"

@@ -139,6 +139,10 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     _result_type = JointResult
 
     @property
+    def _computes_there(self) -> bool:  # type: ignore[override]
+        return not self._takes_gaps and not self.prepare
+
+    @property
     def _takes_gaps(self) -> bool:  # type: ignore[override]
         return self.takes_gaps
 
@@ -226,7 +230,7 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
     def _told_features(self) -> Common:
         """How the sites agree on features by telling which they have; where tables are in this process they have agreed."""
-        return Common(self.features, bool(self.check_units)) if self._elsewhere else Common()
+        return Common(self.features, bool(self.check_units), self.takes_gaps) if self._elsewhere else Common()
 
     def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
         super()._adopt(result, kept)

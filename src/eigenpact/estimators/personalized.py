@@ -118,7 +118,7 @@ class PersonalizedPCA(SiteEstimator):
 
     _result_type = PersonalResult
     _kept = RESULTS
-    _scores_by_site = True
+    _scores_by_site = _computes_there = True
 
     def __init__(
         self,

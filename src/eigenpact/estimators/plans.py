@@ -8,11 +8,13 @@ from typing import Any
 from ..algorithms.families import FAMILIES, PREPARING
 from ..algorithms.lacking import COMMON
 from ..algorithms.method import Part, declaration_of, functions_in, kinds_of
+from ..algorithms.missing.mean import MeanFill
 from ..algorithms.prepare.moments import MOMENTS as BEFORE
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..errors import InputError
 from ..runtime import At, Plan
+from .preparers import PARTS
 from .registry import ESTIMATORS, solvers_for, unusable
 
 
@@ -47,6 +49,21 @@ def parts_to_prepare(preparers: Iterable[Preparer]) -> list[Part]:
     """Parts of a run whose rows are prepared; none if there are no preparers."""
     own = [preparer.part for preparer in preparers]
     return [BEFORE, *own] if own else []
+
+
+def functions_to_fill() -> tuple[str, ...]:
+    """Names of the local functions by which sites fill in missing entries; for the policy of one that allows it."""
+    return functions_to_prepare([MeanFill()])
+
+
+def functions_of_steps(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of the local functions of preparers that are named as on the command line; for the policy of a site.
+
+    >>> "eigenpact:keep_genotypes/1" in functions_of_steps(["genotypes"])
+    True
+    """
+    chosen = [PARTS[name] for name in names]
+    return functions_in([BEFORE, *chosen]) if chosen else ()
 
 
 def functions_to_compare() -> tuple[str, ...]:

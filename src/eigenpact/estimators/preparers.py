@@ -6,11 +6,12 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
+from ..algorithms.method import Part
 from ..algorithms.prepare.batch_adjust import BatchAdjust
 from ..algorithms.prepare.genotypes import GenotypeScale
 from ..algorithms.prepare.highly_variable import HighlyVariable
 from ..algorithms.prepare.log_normalize import LogNormalize
-from ..algorithms.prepare.residualize import Residualize
+from ..algorithms.prepare.residualize import RESIDUALIZE, Residualize
 from ..algorithms.prepare.scale import Scale
 from ..algorithms.preparing import Preparer
 from ..errors import InputError
@@ -24,6 +25,17 @@ FORMS = {
     "batches": "batches, or batches:plain without shrinkage",
 }
 """Names, and how each is written."""
+
+
+PARTS: dict[str, Part] = {
+    "log-normalize": LogNormalize.part,
+    "hvg": HighlyVariable.part,
+    "scale": Scale.part,
+    "genotypes": GenotypeScale.part,
+    "residualize": RESIDUALIZE,
+    "batches": BatchAdjust.part,
+}
+"""The local functions of each, whatever it takes."""
 
 
 def parse_preparer(text: str) -> Preparer:

@@ -14,12 +14,9 @@ from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
 from ..errors import InputError
 from ..numerics.columns import with_zeros
-from ..numerics.preparation import Step
+from ..numerics.preparation import KINDS, Step
 from .inputs import check_new_rows
 from .missing import check_whole_if_sparse
-
-FILLING = frozenset({"fill", "expect", "genotypes"})
-"""Kinds of steps after which no entry is missing."""
 
 
 class Preparing:
@@ -38,7 +35,7 @@ class Preparing:
     @property
     def fills_holes(self) -> bool:
         """Whether the fitted model takes new rows with missing entries (NaN)."""
-        return any(step.kind in FILLING for step in self.preparation_)
+        return any(KINDS[step.kind].fills for step in self.preparation_)
 
     @property
     def _left_out(self) -> bool:

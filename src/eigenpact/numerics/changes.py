@@ -25,7 +25,7 @@ MOST_COPIES = 2.0
 """Of an allele, in one person."""
 
 
-@kind("fill", sparse=True, tells=lambda _: "missing entries filled in", values="d")
+@kind("fill", sparse=True, fills=True, tells=lambda _: "missing entries filled in", values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
     if scipy.sparse.issparse(X):
@@ -36,6 +36,7 @@ def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
 @kind(
     "expect",
     sparse=True,
+    fills=True,
     tells=lambda a: f"missing entries filled in as {np.shape(a['W'])[1]} components and noise expect them",
     W="d k",
     mean="d",
@@ -137,7 +138,7 @@ def _genotypes_told(arrays: Arrays) -> str:
     return f"genotypes centred and scaled, missing ones at the mean; {d - same} of {d} variants vary"
 
 
-@kind("genotypes", tells=_genotypes_told, drops=lambda a: np.asarray(a["scale"]) == 0, centre="d", scale="d")
+@kind("genotypes", tells=_genotypes_told, drops=lambda a: np.asarray(a["scale"]) == 0, fills=True, centre="d", scale="d")
 def genotypes(X: Any, arrays: Arrays) -> Any:
     """(g - centre) / scale, 0 where g is missing (NaN); a variant of scale 0 becomes zero."""
     check_genotypes(X)

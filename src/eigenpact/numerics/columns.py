@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .rows import _to_numpy, add_duplicates
+from .elsewhere import to_numpy
+from .rows import add_duplicates
 from .sources import ChangedRows, RowSource, as_rows, pieces
 
 
@@ -29,7 +30,7 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
         X = add_duplicates(X.tocsr())
         return np.bincount(X.indices[(X.data != 0) & (X.data == X.data)], minlength=X.shape[1]).astype(np.int64)
     xp = array_api_compat.array_namespace(X)
-    return np.asarray(_to_numpy(xp.sum(xp.astype((X != 0) & (X == X), xp.int64), axis=0)), dtype=np.int64)
+    return np.asarray(to_numpy(xp.sum(xp.astype((X != 0) & (X == X), xp.int64), axis=0)), dtype=np.int64)
 
 
 def columns_present(X: Any) -> NDArray[np.bool_]:
@@ -52,7 +53,29 @@ def columns_present(X: Any) -> NDArray[np.bool_]:
     xp = array_api_compat.array_namespace(X)
     if not xp.isdtype(X.dtype, "real floating"):
         return ~found
-    return np.asarray(_to_numpy(xp.any(~xp.isnan(X), axis=0)), dtype=bool)
+    return np.asarray(to_numpy(xp.any(~xp.isnan(X), axis=0)), dtype=bool)
+
+
+def columns_missing(X: Any) -> NDArray[np.int64]:
+    """How many entries of each column of X (n x d) are missing (NaN) (d,).
+
+    >>> columns_missing(np.array([[np.nan, 2.0], [np.nan, np.nan]])).tolist()
+    [2, 1]
+    """
+    X = as_rows(X)
+    found = np.zeros(int(X.shape[1]), dtype=np.int64)
+    if isinstance(X, RowSource):
+        if not X.facts.get("finite"):
+            for _, piece in pieces(X):
+                found += columns_missing(piece)
+        return found
+    if scipy.sparse.issparse(X):
+        X = add_duplicates(X.tocsr())
+        return np.bincount(X.indices[np.isnan(X.data)], minlength=X.shape[1]).astype(np.int64)
+    xp = array_api_compat.array_namespace(X)
+    if not xp.isdtype(X.dtype, "real floating"):
+        return found
+    return np.asarray(to_numpy(xp.sum(xp.astype(xp.isnan(X), xp.int64), axis=0)), dtype=np.int64)
 
 
 def with_zeros(X: Any, columns: NDArray[Any]) -> Any:

@@ -26,6 +26,8 @@ class Kind:
         What steps of this kind did, in words, for reports.
     drops : arrays -> (d,) array, or None
         Which columns are zero in all rows afterwards; None where no column is taken out.
+    fills : bool
+        Whether no entry is missing (NaN) afterwards.
     """
 
     change: Change
@@ -33,6 +35,7 @@ class Kind:
     sparse: bool
     tells: Callable[[Mapping[str, Array]], str]
     drops: Callable[[Mapping[str, Array]], Any] | None
+    fills: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -44,12 +47,13 @@ def kind(
     sparse: bool = False,
     tells: Callable[[Mapping[str, Array]], str] | None = None,
     drops: Callable[[Mapping[str, Array]], Any] | None = None,
+    fills: bool = False,
     **axes: str,
 ) -> Callable[[Change], Change]:
     """Mark a function as what steps of this kind do; see :class:`Kind`."""
 
     def register(change: Change) -> Change:
-        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops)
+        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops, fills)
         return change
 
     return register

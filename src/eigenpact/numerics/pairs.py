@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from .elsewhere import to_numpy
 from .linalg import Array
-from .rows import Rows, _to_numpy
+from .rows import Rows
 
 PASSES = 4
 """Times that leading digits are split off: each takes 53 less the digits of the number of rows."""
@@ -42,7 +43,7 @@ def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
             return _of_block(entries, rows.n, rows.d, columns)
         sums, squares = np.zeros((rows.d, 2)), np.zeros((rows.d, 2))
         for block in rows._blocks(small=True):
-            some, step = _to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
+            some, step = to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
             for begin in range(0, len(some), step):
                 part = some[begin : begin + step]
                 part = np.where(np.isnan(part), 0.0, part) if holes else part

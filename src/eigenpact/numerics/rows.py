@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
+from .elsewhere import to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
 from .sources import RowSource, as_rows, pieces
@@ -89,13 +90,13 @@ class Rows:
         if self.sparse:
             return reduce(np.maximum, (part.column_largest() for _, part in self._parts()))
         blocks = self._blocks(small=True)
-        return reduce(np.maximum, (_to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
+        return reduce(np.maximum, (to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
         if self.sparse:
             return self._by_rows(lambda part: part.row_squares(), ())
-        return np.concatenate([_to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
+        return np.concatenate([to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
     def residual_squares(self, Z: Array) -> Array:
         """Squared lengths (n,) of what orthonormal Z (d x k) misses, Y - Y Z Z^T: no difference of two large numbers."""
@@ -103,7 +104,7 @@ class Rows:
         squares = [np.zeros(0)]
         for block in self._dense_blocks() if self.sparse else self._blocks(small=True):
             missed = block - (block @ Z_there) @ Z_there.T
-            squares.append(_to_numpy((missed * missed).sum(axis=1)))
+            squares.append(to_numpy((missed * missed).sum(axis=1)))
         return np.concatenate(squares)
 
     def scatter(self) -> Array:
@@ -124,7 +125,7 @@ class Rows:
         if self.sparse:
             return self._by_rows(lambda part: part.project(Z), (Z.shape[1],))
         Z_there = _like(Z, self.X)
-        return np.concatenate([_to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
+        return np.concatenate([to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
 
     def transposed_action(self, T: Array) -> Array:
         """The product Y^T T (d x k) with scores T (n x k)."""
@@ -142,9 +143,9 @@ class Rows:
             return (
                 Rows(self.X[:], self.mean, self.scale, self.left).row_products() if self.streamed else self._only().row_products()
             )
-        xp, blocks = _namespace(self.X), list(self._blocks())
+        xp, blocks = _namespace(self.X), list(self._blocks(lasting=True))
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
-        return _to_numpy(Y @ Y.T)
+        return to_numpy(Y @ Y.T)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
@@ -177,7 +178,7 @@ class Rows:
             values, left = top_eigenpairs(self.row_products(), k)
             V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
             return np.maximum(values, 0.0), V
-        Y = np.concatenate([_to_numpy(block) for block in self._blocks()])
+        Y = np.concatenate([to_numpy(block) for block in self._blocks(lasting=True)])
         _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
         return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
 
@@ -212,27 +213,31 @@ class Rows:
     def _block_rows(self) -> int:
         return block_rows(self.d, BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES)
 
-    def _blocks(self, *, small: bool = False) -> Iterator[Any]:
+    def _blocks(self, *, small: bool = False, lasting: bool = False) -> Iterator[Any]:
         """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
 
-        A block that is all of Y is kept, so that a function which takes several products makes it once.
+        A block is overwritten by the next one unless they are to be ``lasting``: memory that is used again need not be mapped
+        again.  A block that is all of Y is kept, so that a function which takes several products makes it once.
         """
         if self._whole is not None:
             yield self._whole
             return
         xp = _namespace(self.X)
-        mean = None if self.mean is None else _like(self.mean, self.X)
-        scale = None if self.scale is None else _like(self.scale, self.X)
-        left = None if self.left is None else _like(self.left, self.X)
+        mean, left, scale = (None if a is None else _like(a, self.X) for a in (self.mean, self.left, self.scale))
         step = self._block_rows() if small else self._step()
-        for block in self._read(step):
-            block = xp.astype(block, xp.float64, copy=False)
-            if self.streamed:  # what was read is ours to change
-                _centre(block, mean, left, scale)
+        copied = not self.streamed and not (mean is None and left is None and scale is None)
+        memory = np.empty((min(step, self.n), self.d)) if copied and _is_numpy(self.X) and not lasting else None
+        for read in self._read(step):
+            if memory is not None:
+                block = memory[: len(read)]
+                np.copyto(block, read) if mean is None else np.subtract(read, mean, out=block)
             else:
-                block = block if mean is None else block - mean
-                block = block if left is None else block - left
-                block = block if scale is None else block / scale
+                block = xp.astype(read, xp.float64, copy=False)
+                if self.streamed:  # what was read is ours to change
+                    _centre(block, mean, None, None)
+                elif copied:
+                    block = xp.astype(block, xp.float64, copy=True) if mean is None else block - mean
+            _centre(block, None, left, scale)
             if step >= self.n:
                 self._whole = block
             yield block
@@ -302,7 +307,7 @@ def _total(parts: Iterable[Any]) -> Array:
     total = next(parts)
     for part in parts:
         total += part
-    return _to_numpy(total)
+    return to_numpy(total)
 
 
 def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
@@ -312,14 +317,4 @@ def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
     for part in parts:
         one += part[0]
         other += part[1]
-    return _to_numpy(one), _to_numpy(other)
-
-
-def _to_numpy(x: Any) -> Array:
-    if isinstance(x, np.ndarray):
-        return x
-    if array_api_compat.is_torch_array(x):
-        x = x.cpu()
-    elif array_api_compat.is_cupy_array(x):
-        x = x.get()
-    return np.asarray(x)
+    return to_numpy(one), to_numpy(other)

@@ -59,9 +59,14 @@ def what_left(ledger: Ledger) -> list[Left]:
 
 def sums_told(ledger: Ledger) -> str:
     """Whether the coordinator saw single sites' parts of sums, in words."""
-    if any(message.function == session_key.short_name for message in ledger):
+    if were_secured(ledger):
         return "secured: the coordinator saw no site's part of a sum"
     return "plain: the coordinator saw every site's part of a sum"
+
+
+def were_secured(ledger: Ledger) -> bool:
+    """Whether sums were secured."""
+    return any(message.function == session_key.short_name for message in ledger)
 
 
 def steps(ledger: Ledger) -> list[Step]:

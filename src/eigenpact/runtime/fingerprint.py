@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..numerics.elsewhere import to_numpy
 from ..numerics.sources import RowSource, as_rows, pieces
 from .local import local
 
@@ -34,7 +35,7 @@ PIECE_BYTES = 1 << 22
 """Rows are read in blocks of about this size; they are never copied whole."""
 
 
-@local(takes={"key": str(KEY_BYTES)}, sends={"digest": str(DIGEST_BYTES)}, means={"key": "bits"}, setup=True)
+@local(takes={"key": str(KEY_BYTES)}, sends={"digest": str(DIGEST_BYTES)}, means={"key": "bits"}, setup=True, holes=True)
 def rows_digest(site: Site, key: Any) -> Any:
     """Keyed digest of the site's rows: dtype, shape, values in C order (CSR parts if sparse), site name and column names.
 
@@ -99,11 +100,3 @@ def _sparse_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
         if not canonical:
             rows.sum_duplicates()  # of the copy
         yield rows.data, rows.indices.astype(np.int64, copy=False), np.diff(rows.indptr).astype(np.int64, copy=False)
-
-
-def to_numpy(block: Any) -> np.ndarray[Any, Any]:
-    """Rows of another array library as numpy has them, copied from the GPU if they lie there."""
-    for method in ("cpu", "get"):  # torch, cupy
-        if not isinstance(block, np.ndarray) and hasattr(block, method):
-            block = getattr(block, method)()
-    return np.asarray(block)

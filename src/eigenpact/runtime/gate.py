@@ -8,13 +8,14 @@ own ledger (``site_ledger.py``); values are never written.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotAnnouncedError, PolicyError
 from .fingerprint import DIGEST, rows_digest
+from .holes import NO_HOLES, Holes, with_notes
 from .keys import KEYS
-from .lacking import check_lacking, unlisted
 from .ledger import COORDINATOR, describe
 from .local import Arrays, LocalFunction, find_local
 from .plan import Plan, check_features
@@ -22,6 +23,7 @@ from .policy import ALWAYS, SINGLE_REPLIES, Policy
 from .rare import DROPPED, check_rare, count_nonzero, drop_rare, note_dropped
 from .rosters import isolated, pack_history, unpack_history
 from .site_ledger import SiteLedger, shortened
+from .unlisted import unlisted
 from .versions import Hashes
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ MOST_PLANS = 20
 MOST_SHOWN = 5
 """Sites that a refusal names."""
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""What a site keeps when an epoch begins."""
+
 
 class Gate:
     """Admits or refuses what a coordinator asks of one site.
@@ -51,7 +56,8 @@ class Gate:
         The site's columns in order, or their number.
     data : str
         The version of the rows: what was answered is counted for each.
-    lacking : sequence of str, the agreed columns that the site lacks
+    holes : Holes
+        Which columns the site lacks, and where entries are missing (``holes.py``).
     rows : Hashes, optional
         Keyed hashes of the rows (``versions.py``), by which they are compared with those of earlier runs.
     """
@@ -66,7 +72,7 @@ class Gate:
         features: Sequence[str] | int,
         data: str = "",
         rows: Hashes | None = None,
-        lacking: Sequence[str] = (),
+        holes: Holes = NO_HOLES,
     ) -> None:
         self._site = site
         self._policy = policy
@@ -74,7 +80,7 @@ class Gate:
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
         self._n_features = features if isinstance(features, int) else len(features)
-        self._data, self._rows, self._lacking = data, rows, lacking
+        self._data, self._rows, self._holes = data, rows, holes
         self._plan: Plan | None = None
         self._run, self._sent = "", 0
         self._withdrawn = ""  # why the plan would no longer be admitted
@@ -116,7 +122,7 @@ class Gate:
                     row |= {"site_means": True} if any(find_local(name).site_means for name in plan.functions) else {}
                     self._ledger.write(run=run, what="admitted", **row)
         except PolicyError as error:
-            self.refused(run, str(error))
+            self.refused(run, with_notes(error))
             raise
         self._plan, self._run, self._sent, self._withdrawn = plan, run, sent or 0, ""
         self._ledger.last_sent = max(self._ledger.last_sent, self._sent)
@@ -143,13 +149,14 @@ class Gate:
             self._withdrawn = str(error)
         return same
 
-    def check(self, request: Request, function: LocalFunction, known: Collection[str] = (), secured: bool = False) -> None:
+    def check(self, request: Request, function: LocalFunction, known: Mapping[str, Any] = NOTHING, secured: bool = False) -> None:
         """Refuse a request that breaks a rule or was not announced.
 
         ``known`` is what the site keeps in this epoch already, ``secured`` whether its reply will be masked.
         """
         try:
             self._check_request(request, function)
+            self._holes.check(function, known)
             if request.kind != DIGEST:
                 check_rare(self._policy.min_nonzero, request, function, DROPPED in known)
             if request.kind != DIGEST and not secured:  # what is only kept, too: whether it fails tells of this site's rows
@@ -159,7 +166,7 @@ class Gate:
             if function is drop_rare and secured:
                 note_dropped(self._ledger, request.run, self._data, request.args)
         except PolicyError as error:
-            self.refused(request.run, str(error), request.function)
+            self.refused(request.run, with_notes(error), request.function)
             raise
 
     def check_session(self, request: Request) -> None:
@@ -172,7 +179,7 @@ class Gate:
             if request.kind == KEYS and self._ledger.sessions(request.run) >= most:
                 raise PolicyError(f"rule max_epochs = {most}: this run began as often already")
         except PolicyError as error:
-            self.refused(request.run, str(error), request.function)
+            self.refused(request.run, with_notes(error), request.function)
             raise
 
     def history(self, request: Request) -> bytes:
@@ -181,7 +188,7 @@ class Gate:
             with self._ledger.locked():
                 return pack_history(self._ledger.rosters(self._data))
         except PolicyError as error:
-            self.refused(request.run, str(error), request.function)
+            self.refused(request.run, with_notes(error), request.function)
             raise
 
     def check_roster(self, session: Session) -> None:
@@ -233,7 +240,7 @@ class Gate:
                     data=self._data,
                 )
         except PolicyError as error:
-            self.refused(request.run, str(error), request.function)
+            self.refused(request.run, with_notes(error), request.function)
             raise
 
     def refused(self, run: str, reason: str, function: str = "") -> None:
@@ -294,7 +301,7 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         check_features(plan.features, self._features)
-        check_lacking(self._lacking, plan.functions)
+        self._holes.check_plan(plan.functions, fill=rules.fill_missing)
 
     def _check_listed(self, name: str, plan: Plan) -> None:
         """Whether a function may run here; some have rules of their own."""
@@ -306,7 +313,7 @@ class Gate:
                 )
             return
         if name not in (count_nonzero.name, drop_rare.name):
-            raise PolicyError(unlisted(name))
+            raise PolicyError(unlisted(name, plan.functions, self._policy.functions))
         if not (self._policy.min_nonzero or plan.secure):
             raise PolicyError(
                 "rule min_nonzero = 0: this site tells how many entries are not 0 only in secured sums; run it with --secure "
@@ -387,14 +394,3 @@ class Gate:
             if max([*chosen, *number], default=0) > most:
                 size = f"{number[0]}" if number else f"({shape.text}) of shape {array.shape}"
                 raise PolicyError(f"rule max_components = {most}: argument {label!r} of {function.short_name} is {size}")
-
-
-def columns_of(arrays: Arrays, d: int) -> int:
-    """How many columns of d numbers a reply amounts to; a triangle of d (d + 1) / 2 numbers is a matrix of d columns.
-
-    >>> import numpy as np
-    >>> columns_of((np.zeros((3, 2)), np.zeros(1)), 3), columns_of((np.zeros(6),), 3)
-    (3, 3)
-    """
-    triangle = d * (d + 1) // 2
-    return sum(d if array.shape == (triangle,) else -(-array.size // max(1, d)) for array in arrays)

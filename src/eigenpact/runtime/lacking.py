@@ -23,7 +23,6 @@ from ..errors import PolicyError
 from ..numerics.columns import columns_present
 from .local import Reply, local
 from .prepared import kept_as
-from .units import compare_medians, count_doubts, place_medians
 
 if TYPE_CHECKING:
     from .site import Site
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 SHOWN = 5
 
 
-@local(sends={"sites": "", "having": "d"}, bound="count", setup=True)
+@local(sends={"sites": "", "having": "d"}, bound="count", setup=True, holes=True)
 def count_having(site: Site) -> Any:
     """One, to count the sites; and one for each feature that this site has, zero for those that it lacks."""
     return np.int64(1), columns_present(site.X).astype(np.int64)
@@ -43,6 +42,7 @@ def count_having(site: Site) -> Any:
     means={"having": "count", "least": "count"},
     setup=True,
     once=True,
+    holes=True,
 )
 def keep_features(site: Site, having: Any, least: Any) -> Reply:
     """Remember how many sites have each feature, and that those which fewer than ``least`` have are left out."""
@@ -50,13 +50,6 @@ def keep_features(site: Site, having: Any, least: Any) -> Reply:
         raise PolicyError("rule features: of a feature that this site has, no site was told to have it")
     arrays = {"having": np.asarray(having), "least": np.asarray(least), "doubts": np.zeros(len(having), dtype=np.int64)}
     return Reply(keep={kept_as("features"): arrays})
-
-
-def unlisted(name: str) -> str:
-    """Why a function that is not listed at a site is refused."""
-    if name in (count_having.name, keep_features.name, place_medians.name, compare_medians.name, count_doubts.name):
-        return "rule compare_columns = false: this site does not tell which columns it has; ask for features='strict' alone"
-    return f"rule functions: {name!r} is not listed at this site"
 
 
 def check_lacking(lacking: Sequence[str], functions: Collection[str]) -> None:

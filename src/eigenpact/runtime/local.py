@@ -92,6 +92,7 @@ class LocalFunction:
     setup: bool
     once: bool = False
     site_means: bool = False
+    holes: bool = False
     doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
@@ -195,6 +196,7 @@ def local(
     setup: bool = False,
     once: bool = False,
     site_means: bool = False,
+    holes: bool = False,
     name: str | None = None,
     version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
@@ -210,15 +212,14 @@ def local(
         Magnitude of the summed arrays; one of ``BOUNDS``.
     means : name -> meaning
         What arguments are, one of ``MEANINGS``; a gate refuses what cannot be that.  By default numbers of ordinary size.
-    doubt : function, optional
-        From what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply.
-    setup, once, site_means : bool
+    doubt : function from what the site told before (``doubts.py``), arguments and reply to what cannot be true of the reply
+    setup, once, site_means, holes : bool
         Whether its rounds are counted as set-up; whether what it keeps is agreed once, so that a gate refuses a second call
-        within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow.
-    name : str, optional
-        What it is called on the wire, as "package:function"; by default its module and function.  Ours need none.
-    version : int
-        To be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
+        within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow; whether it
+        takes rows with missing entries (NaN), else a gate refuses it until these are filled in (``holes.py``).
+    name, version : str, optional, and int
+        What it is called on the wire, as "package:function", by default its module and function (ours need none); and a number to
+        be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
     """
 
     def mark(body: Callable[..., Any]) -> LocalFunction:
@@ -236,6 +237,7 @@ def local(
             setup=setup,
             once=once,
             site_means=site_means,
+            holes=holes,
             doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__

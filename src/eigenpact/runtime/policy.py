@@ -119,6 +119,12 @@ class Policy:
     compare_columns : bool
         Whether this site tells, as parts of sums, which of the agreed columns it has (``lacking.py``) and, where that is asked,
         where their medians lie (``units.py``); else it must have all of them.
+    fill_missing : bool
+        Whether this site takes part in runs that fill in missing entries, its own among them (``holes.py``); else its rows must
+        have none.  What a coordinator tells to fill them in with, or to model them by, meets single entries.
+    prepare : tuple of str
+        Steps of ``--prepare``, by name, by which rows may be prepared here; a file of rules that names them need not list their
+        functions.
     """
 
     solvers: tuple[str, ...]
@@ -154,6 +160,8 @@ class Policy:
     rows_per_person: int = 1
     min_nonzero: int = 0
     compare_columns: bool = False
+    fill_missing: bool = False
+    prepare: tuple[str, ...] = ()
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any], where: str = "policy") -> Policy:

@@ -38,7 +38,7 @@ DROPPED = "dropped"
 """Under this name a site keeps the numbers of the columns that are zero to local functions."""
 
 
-@local(sends={"nonzero": "d"}, bound="count", setup=True)
+@local(sends={"nonzero": "d"}, bound="count", setup=True, holes=True)
 def count_nonzero(site: Site) -> Any:
     """How many entries of each feature are not zero."""
     return columns_nonzero(site.X)
@@ -50,6 +50,7 @@ def count_nonzero(site: Site) -> Any:
     means={"nonzero": "count", "least": "count"},
     setup=True,
     once=True,
+    holes=True,
 )
 def drop_rare(site: Site, nonzero: Any, least: Any) -> Reply:
     """Remember which features have fewer than ``least`` entries that are not zero, at all sites together."""

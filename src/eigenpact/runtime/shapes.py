@@ -11,6 +11,7 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import WireError
 
@@ -118,3 +119,14 @@ def _evaluate(node: ast.expr, sizes: dict[str, int]) -> int:
     if node.id not in sizes:
         raise WireError(f"size {node.id!r} of a declared shape is not known; declare it in `takes` first")
     return sizes[node.id]
+
+
+def columns_of(arrays: tuple[Any, ...], d: int) -> int:
+    """How many columns of d numbers a reply amounts to; a triangle of d (d + 1) / 2 numbers is a matrix of d columns.
+
+    >>> import numpy as np
+    >>> columns_of((np.zeros((3, 2)), np.zeros(1)), 3), columns_of((np.zeros(6),), 3)
+    (3, 3)
+    """
+    triangle = d * (d + 1) // 2
+    return sum(d if array.shape == (triangle,) else -(-array.size // max(1, d)) for array in arrays)

@@ -15,13 +15,14 @@ from ..errors import EigenpactError, PolicyError, SiteError, StepError, WireErro
 from . import wire
 from .fingerprint import DIGEST, rows_digest
 from .fixed_point import ROUNDED, quantum, rounded
-from .gate import Gate, columns_of
+from .gate import NOTHING, Gate
 from .keys import KEYS, ROSTER, Trust, session_key, session_roster
 from .local import Arrays, Kept, LocalFunction, Reply, as_arrays, find_local
 from .memory import pack_memory, unpack_memory
 from .prepared import SeenRows
 from .purse import Entrusted, Purse, Question, Scales
 from .secure_sum import GRAIN
+from .shapes import columns_of
 from .site_session import SiteSession
 
 TOLD = "runtime: told at set-up"
@@ -259,7 +260,7 @@ class SiteServer:
             self._session.check_shapes(function, sizes)
         if self._gate is not None:
             secured = self._session.masked is not None and not begins
-            self._gate.check(request, function, known=() if begins else self._kept, secured=secured)
+            self._gate.check(request, function, known=NOTHING if begins else self._kept, secured=secured)
         if begins:
             self._begin(request.run, request.epoch)
         if self._session.masked is not None:

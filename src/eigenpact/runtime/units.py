@@ -44,6 +44,7 @@ log = logging.getLogger("eigenpact.site")
     sends={"having": "d", "places": "d", "squares": "d"},
     bound={"having": "count", "places": "whole", "squares": "count"},
     setup=True,
+    holes=True,
 )
 def place_medians(site: Site) -> Any:
     """For each column a one, the place of its median and that squared; zeros where there is none to tell."""
@@ -57,6 +58,7 @@ def place_medians(site: Site) -> Any:
     means={"having": "count", "squares": "count"},
     setup=True,
     once=True,
+    holes=True,
 )
 def compare_medians(site: Site, having: Any, places: Any, squares: Any) -> Reply:
     """Compare the site's medians with those of the others, and tell its owner of columns in doubt."""
@@ -81,7 +83,7 @@ def compare_medians(site: Site, having: Any, places: Any, squares: Any) -> Reply
     return Reply(keep={IN_DOUBT: doubts})
 
 
-@local(sends={"doubts": "d"}, bound="count", reads=(IN_DOUBT,), setup=True)
+@local(sends={"doubts": "d"}, bound="count", reads=(IN_DOUBT,), setup=True, holes=True)
 def count_doubts(site: Site) -> Any:
     """A one for each column that is in doubt here."""
     return site.kept[IN_DOUBT]

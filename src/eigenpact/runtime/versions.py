@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError, PolicyError
+from ..numerics.elsewhere import to_numpy
 from ..numerics.sources import RowSource, as_rows, pieces
 from ..storage import read_regular, replace_private, writing
-from .fingerprint import PIECE_BYTES, to_numpy
+from .fingerprint import PIECE_BYTES
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 

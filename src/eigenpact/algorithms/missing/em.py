@@ -88,6 +88,7 @@ MOST_TRIES = 5
     sends={"G": "d k", "g": "d", "value": "", "squares": ""},
     reads=("mean", "scale", DROPPED),
     means={"mean": "centre", "noise": "scale"},
+    holes=True,
 )
 def observed_likelihood(site: Site, W: Array, mean: Array, noise: Array) -> Any:
     """Gradients by W and by the mean, times the noise; the log-likelihood; and expected squares of the noise."""

@@ -40,6 +40,7 @@ LOST = 0.5
     sends={"G": "d m"},
     reads=("mean", "scale", DROPPED),
     means={"mean": "centre", "noise": "scale"},
+    holes=True,
 )
 def expected_action(site: Site, W: Array, mean: Array, noise: Array, B: Array) -> Array:
     """The scatter about the mean that the model expects of the site's whole rows, times B."""

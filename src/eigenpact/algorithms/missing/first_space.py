@@ -32,7 +32,7 @@ LEAST_NOISE, ABOVE = 0.02, 1.5
 """The noise begins no lower than at this share of the mean variance, and a component's variance above this many times it."""
 
 
-@local(takes={"Z": "d m"}, sends={"G": "d m"}, reads=("mean", "scale", DROPPED))
+@local(takes={"Z": "d m"}, sends={"G": "d m"}, reads=("mean", "scale", DROPPED), holes=True)
 def observed_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z) with zeros in place of missing entries."""
     G = np.zeros(Z.shape)

@@ -35,7 +35,7 @@ from .observed import check_observed
 FILLED = kept_as("fill")
 
 
-@local(takes={"values": "d"}, keeps=(FILLED,), means={"values": "centre"}, setup=True, once=True)
+@local(takes={"values": "d"}, keeps=(FILLED,), means={"values": "centre"}, setup=True, once=True, holes=True)
 def keep_fill(site: Site, values: Array) -> Reply:  # noqa: ARG001
     """Remember what missing entries are filled with."""
     return Reply(keep={FILLED: {"values": values}})

@@ -42,6 +42,7 @@ FEW_DIGITS = 1e-13
     sends={"sites": "", "singles": "", "n": "", "seen": "d", "sums": "d"},
     bound={"sites": "count", "singles": "count", "n": "count", "seen": "count", "sums": "rows"},
     setup=True,
+    holes=True,
 )
 def sum_observed(site: Site) -> Any:
     """One, one if the rows are single precision, rows, and by feature the number and the sum of entries that are there."""
@@ -61,6 +62,7 @@ def sum_observed(site: Site) -> Any:
     bound="squares",
     means={"mean": "centre"},
     setup=True,
+    holes=True,
 )
 def spread_observed(site: Site, mean: Array) -> Any:
     """By feature, squared deviations from the mean of entries that are there; and what the site's own means have of them all."""
@@ -78,6 +80,7 @@ def spread_observed(site: Site, mean: Array) -> Any:
     means={"mean": "centre", "scale": "scale"},
     setup=True,
     once=True,
+    holes=True,
 )
 def keep_observed_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noqa: ARG001
     """Remember the agreed centre and scale."""

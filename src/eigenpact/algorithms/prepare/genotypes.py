@@ -45,7 +45,7 @@ SAME = 1e-12
 """An allele's share this close to 0 or 1 is that of a variant which does not vary."""
 
 
-@local(sends={"observed": "d", "copies": "d"}, bound={"observed": "count", "copies": "rows"}, setup=True)
+@local(sends={"observed": "d", "copies": "d"}, bound={"observed": "count", "copies": "rows"}, setup=True, holes=True)
 def count_alleles(site: Site) -> Any:
     """By variant, observed genotypes and the copies they have; of a variant with fewer than ``min_rows`` of them, nothing."""
     d = int(site.X.shape[1])
@@ -67,6 +67,7 @@ def count_alleles(site: Site) -> Any:
     means={"centre": "centre", "scale": "threshold"},
     setup=True,
     once=True,
+    holes=True,
 )
 def keep_genotypes(site: Site, centre: Array, scale: Array) -> Reply:  # noqa: ARG001
     """Remember 2 p and s, which is 0 for a variant that does not vary."""

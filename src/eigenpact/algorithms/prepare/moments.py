@@ -45,6 +45,7 @@ from ..second_moments import with_place
     sends={"n": "", "observed": "d", "sums": "d"},
     bound={"n": "count", "observed": "count", "sums": "rows"},
     setup=True,
+    holes=True,
 )
 def observed_sums(site: Site) -> Any:
     """Number of rows, and by feature the number of observed entries and their sum."""
@@ -60,6 +61,7 @@ def observed_sums(site: Site) -> Any:
     means={"mean": "centre"},
     setup=True,
     site_means=True,
+    holes=True,
 )
 def observed_squares(site: Site, mean: Array) -> Any:
     """By feature, squared deviations of the observed entries about the site's own mean, and n_ij (m_ij - m_j)^2."""
@@ -67,7 +69,7 @@ def observed_squares(site: Site, mean: Array) -> Any:
     return within, observed * (own - mean) ** 2
 
 
-@local(sends={"sums": "d 2", "squares": "d 2"}, bound="pair", setup=True)
+@local(sends={"sums": "d 2", "squares": "d 2"}, bound="pair", setup=True, holes=True)
 def observed_pairs(site: Site) -> Any:
     """By feature, sums of the observed entries and of their squares, as pairs of doubles."""
     observed, _, _ = own_moments(site.X, site.min_rows)

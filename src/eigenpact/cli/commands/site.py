@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ...data.description import Description
 from ...data.readers import read_table
 from ...data.site_rows import compared_with
 from ...engines import signals
@@ -24,13 +25,14 @@ from ...engines.flower.kits import FlowerKit, node_config
 from ...errors import EigenpactError, FileError, InputError
 from ...estimators.model_files import load_model
 from ...runtime import SiteLedger
+from ...runtime.holes import Holes
 from .. import site_settings
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
-from ..options import Data, Scores
+from ..options import Data, DescribeTable, Scores
 from ..site_settings import SiteFile, read_policy
 from ..stopping import ended_in_order
-from .site_check import check_lacking, check_rows, look
+from .site_check import check_holes, check_lacking, check_rows, look
 from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
@@ -43,6 +45,7 @@ app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a t
 def start(
     kit: Annotated[Path, typer.Argument()],
     data: Annotated[Path | None, typer.Option("--data", help="This site's table; by default what site.toml says.")] = None,
+    describe: DescribeTable = None,
     policy: Annotated[Path | None, typer.Option(help="What this site allows; by default what site.toml says.")] = None,
     ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; by default ledger.jsonl in the kit.")] = None,
     coordinator_timeout: Annotated[
@@ -70,7 +73,7 @@ def start(
         check_installed(owned)
         owned.identity()
         with running.locked(owned) as lock:
-            site = SiteFile.given(kit, data, policy, ledger, coordinator_timeout)
+            site = SiteFile.given(kit, data, policy, ledger, coordinator_timeout, describe)
             if not look(site, owned):
                 raise InputError("this site is not ready; see the lines marked NO")
             _answer(site, owned, lock, trusted_entities)
@@ -118,6 +121,7 @@ def describe(
     name: Annotated[str, typer.Argument()],
     data: Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, for the node's configuration.")],
+    describe: DescribeTable = None,
     features: Annotated[
         str | None, typer.Option(help="The agreed columns in order, separated by commas; by default all of the table.")
     ] = None,
@@ -132,16 +136,19 @@ def describe(
     """
     if not NAME.fullmatch(name) or name == "coordinator":
         raise InputError(f"name {name!r} must be letters, digits, - or _, and not 'coordinator'")
-    table = read_table(data)
+    table = read_table(data, None if describe is None else Description.read(describe))
     columns = table.feature_names or table.X.shape[1]
     agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
-    X, lacking = compared_with(name, table, agreed)
+    X, lacking = compared_with(name, table, agreed, missing=True)
     rules = read_policy(policy)
     rules.load()
     check_lacking(data, lacking, compares=rules.compare_columns)
+    check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing)
     check_rows(X, rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
-    site_settings.describe(name, data.absolute(), agreed, rules, written).pinned().write(output.absolute())
+    said = describe.absolute() if describe else None
+    facts = site_settings.describe(name, data.absolute(), agreed, rules, written, description=said)
+    facts.pinned().write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     line = f'{name} = "{public_of(own_from(SiteLedger(written).secret()))}"'
     tell(stdout(), f"For secured sums, the other sites write into their policies, below [participants]: {line}")
@@ -154,6 +161,7 @@ def transform(
     model: Annotated[Path, typer.Argument()],
     output: Scores,
     data: Annotated[Path | None, typer.Option("--data", help="The table; by default the one that was started last.")] = None,
+    describe: DescribeTable = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing output file.")] = False,
 ) -> None:
     """Write the scores of this site's own rows on the joint components.  Nothing leaves this machine.
@@ -161,15 +169,16 @@ def transform(
     KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
     """
     owned = find_kit(kit, "site")
-    file = data or _last_data(owned)
+    file, said = _last_table(owned) if data is None else (data, None)
+    said = describe or said
     check_target(output, file, overwrite)
     pca = load_model(model)
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
     features = owned.federation.features
-    table = read_table(file)
-    X, lacking = compared_with(owned.party, table, features)
-    if lacking and not any(step.kind == "features" for step in pca.preparation_):
+    table = read_table(file, None if said is None else Description.read(said))
+    X, lacking = compared_with(owned.party, table, features, missing=pca.fills_holes)
+    if lacking and not pca.fills_holes and not any(step.kind == "features" for step in pca.preparation_):
         raise InputError(f"{file} {lacking}, and the model is of sites that have all of them; add them")
     names = () if isinstance(features, int) else features
     if pca.n_features_in_ != X.shape[1] or tuple(getattr(pca, "feature_names_in_", ())) != names:
@@ -184,8 +193,10 @@ def become(command: list[str], environment: dict[str, str]) -> None:
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
 
 
-def _last_data(kit: PartyKit) -> Path:
+def _last_table(kit: PartyKit) -> tuple[Path, Path | None]:
+    """The table that was started last, and its description, if that does not lie beside it."""
     try:
-        return Path(SiteFacts.read(str(kit.folder / "site.json"), "the kit").data)
+        last = SiteFacts.read(str(kit.folder / "site.json"), "the kit")
     except EigenpactError as error:
         raise FileError(f"{kit.folder} was not started with a table yet; name it with --data") from error
+    return Path(last.data), Path(last.description) if last.description else None

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ...data.readers import read_table
 from ...data.site_rows import compared_with
 from ...data.suggestion import examine
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
 from ...runtime import Policy, read_site_ledger
+from ...runtime.holes import Holes
 from .. import tables
 from ..consoles import harmless, stdout, tell
 from ..kits import find_kit
@@ -90,24 +90,33 @@ def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
     kit = found["a kit"]
     try:
-        table = read_table(site.data)
-        X, lacking = compared_with(kit.party, table, kit.federation.features)
-        if lacking:
-            check_lacking(site.data, lacking, compares=_compares(site, kit))
+        table, rules = site.table(), _rules(site, kit)
+        X, lacking = compared_with(kit.party, table, kit.federation.features, missing=True)
+        check_lacking(site.data, lacking, compares=rules is not None and rules.compare_columns)
     except EigenpactError:
         found["wrong features"] = True
         raise
     found["rows"], notes = X, "".join(f"\n{note}" for note in table.notes)
-    if lacking:
-        return Partly(f"{lacking}; this site takes part only in runs with --features intersection or union{notes}")
+    holes = Holes.of(X, kit.federation.features).told()
+    check_holes(site.data, holes, fills=rules is not None and rules.fill_missing)
+    if lacking or holes:
+        return Partly(f"{partly_told(lacking, holes, genotypes=table.variants is not None)}{notes}")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
 
 
-def _compares(site: SiteFile, kit: PartyKit) -> bool:
+def partly_told(lacking: str, holes: str, *, genotypes: bool = False) -> str:
+    """Why a site that is ``lacking`` columns, or whose rows have ``holes``, both in words, takes part in some runs only."""
+    filling = "--missing mean or em" + (", or --prepare genotypes" if genotypes else "")
+    asked = [*(["--features intersection or union"] if lacking else []), *([filling] if holes else [])]
+    found = "; ".join(text for text in (lacking, holes) if text)
+    return f"{found}; this site takes part only in runs with {' and '.join(asked)}"
+
+
+def _rules(site: SiteFile, kit: PartyKit) -> Policy | None:
     try:
-        return read_policy(site.policy, secure=kit.federation.secure).compare_columns
+        return read_policy(site.policy, secure=kit.federation.secure)
     except EigenpactError:
-        return False  # the line of the policy says why
+        return None  # the line of the policy says why
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
@@ -159,6 +168,15 @@ def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:
         raise InputError(
             f"{data.name} {lacking}; add them, or rename columns, or set compare_columns = true in the policy, for runs with "
             "--features intersection or union"
+        )
+
+
+def check_holes(data: Path, holes: str, *, fills: bool) -> None:
+    """Refuse a table in which entries are missing, told in words, unless the site's policy lets them be filled in."""
+    if holes and not fills:
+        raise InputError(
+            f"{data.name}: {holes}; drop those rows or columns, or set fill_missing = true in the policy, for runs with "
+            "--missing mean or em"
         )
 
 

@@ -16,12 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...numerics.columns import columns_present
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
+from ...runtime.holes import Holes
 from ...runtime.lately import Lately
 from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
@@ -42,11 +40,15 @@ FORMS: dict[str, Any] = {
     "ledger": str,
     "coordinator_timeout": float,
     "kit": str,
+    "description": str,
+    "version": str,
+    "pid": int,
+    "since": str,
 }
-STARTED: dict[str, Any] = {"version": str, "pid": int, "since": str}
-"""What a site that was started says besides."""
-
 DIGEST_BYTES = 16
+
+OPTIONAL: dict[str, Any] = {"description": "", "version": "", "pid": 0, "since": ""}
+"""What files of earlier versions do not say."""
 
 log = logging.getLogger("eigenpact.site")
 
@@ -59,7 +61,8 @@ class SiteFacts:
     ----------
     name : str
     opener : str
-        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order.
+        "module:function" that gives the rows (n x d) from ``data`` and ``features``, checked and in their order; it is told the
+        ``description``, and whether entries may be ``missing``.
     data : str
         The site's table.
     features : tuple of str, or int
@@ -71,6 +74,8 @@ class SiteFacts:
         Seconds without a word after which the process ends, where it lasts for a whole run.
     kit : str
         The site's kit, whose keys letters and replies are signed with; empty for a Flower node that has none.
+    description : str
+        The TOML that describes the table; empty for the one beside it, if there is one.
     version : str
         Of the rows that the site was started with, or described with: others are not answered with.  Empty if any may be.
     pid, since : int and str
@@ -85,6 +90,7 @@ class SiteFacts:
     ledger: str
     coordinator_timeout: float
     kit: str
+    description: str = ""
     version: str = ""
     pid: int = 0
     since: str = ""
@@ -106,8 +112,9 @@ class SiteFacts:
                 f"{path!r} was changed since the site was started, and this site answers as it was then or not at all; stop it "
                 "and start it again"
             )
-        wrong = misfit(facts, FORMS) or misfit(facts, {key: form for key, form in STARTED.items() if key in facts})
-        if wrong or not set(facts) <= {*FORMS, *STARTED}:
+        facts = OPTIONAL | facts if isinstance(facts, dict) else facts
+        wrong = misfit(facts, FORMS)
+        if wrong or len(facts) != len(FORMS):
             raise InputError(f"{path!r}, named by {named_by}, does not describe a site: {wrong or 'it says more'}; {use}")
         features = facts["features"]
         return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
@@ -124,11 +131,15 @@ class SiteFacts:
         """Seconds that one request may be computed here."""
         return float(self.policy.get("max_seconds", Policy.max_seconds))
 
-    def server(self) -> tuple[SiteServer, Policy]:
-        """Read the rows and import what the owner trusts."""
+    def server(self, *, tell: bool = False) -> tuple[SiteServer, Policy]:
+        """Read the rows and import what the owner trusts; ``tell`` the owner, in the site's log, where entries are missing."""
         policy = Policy.from_dict(self.policy)
         policy.load()
-        X, ledger = self.rows(), SiteLedger(self.ledger)
+        X = self.rows()
+        holes = Holes.of(X, self.features)
+        if tell and holes.told():
+            log.info("%s: this site takes part only in runs that fill them in (--missing)", holes.told())
+        ledger = SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
@@ -138,7 +149,7 @@ class SiteFacts:
                 "rule data: this site's table is not the one that the site was started with; its owner stops the site, looks at "
                 "the table, and starts the site again"
             )
-        facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "lacking": self._lacking(X)}
+        facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "holes": holes}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
@@ -147,7 +158,8 @@ class SiteFacts:
     def rows(self) -> Any:
         """The rows (n x d), read now."""
         module, _, function = self.opener.partition(":")
-        return getattr(importlib.import_module(module), function)(self.name, self.data, self.features)
+        options = {"description": self.description, "missing": bool(self.policy.get("fill_missing", False))}
+        return getattr(importlib.import_module(module), function)(self.name, self.data, self.features, **options)
 
     def pinned(self, **started: Any) -> SiteFacts:
         """The same with the version of the rows as they are now, for a site that is ``started``; written to its ledger."""
@@ -159,17 +171,12 @@ class SiteFacts:
         ledger.write(what="started" if started else "described", data=version, **named, **started)
         return replace(self, version=version, **started)
 
-    def _lacking(self, X: Any) -> tuple[str, ...]:
-        """The agreed columns of which the rows X (n x d) hold no number."""
-        at = np.flatnonzero(~columns_present(X))
-        return tuple(f"number {j}" if isinstance(self.features, int) else self.features[j] for j in at)
-
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
         identity = None
         try:
             identity = read_kit(self.kit, "site", PartyKit).identity() if self.kit else None
-            server, policy = self.server()
+            server, policy = self.server(tell=not remembered)
             if remembered:
                 server.recall(remembered)
         except EigenpactError as error:
