@@ -65,7 +65,7 @@ def init(
     for column in ("hand over", "to", "certificate until"):
         table.add_column(column)
     for site in federation.sites:
-        _write_settings(folder / site, federation)
+        write_settings(folder / site, federation)
     for party in (*federation.sites, "coordinator"):
         kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
         until = find_kit(folder / party, kind).expires()
@@ -131,7 +131,7 @@ def add(
     with alone(folder):
         authority, coordinator = authority_and_coordinator(folder)
         version = add_site(authority, site, kit).version
-        _write_settings(kit, authority.federation)
+        write_settings(kit, authority.federation)
         until = find_kit(kit, "site").expires()
         _write(kit / "README.md", readme(site, authority.federation, until))
         tell(stdout(), f"Hand {kit} to the data manager of {site}, over a channel you trust; it is valid until {until:%Y-%m-%d}")
@@ -219,7 +219,7 @@ def _hand_out(folder: Path, to: str = "") -> None:
         tell(stdout(), f"Hand {folder / PARTIES} to {to}: eigenpact federation install KIT {PARTIES}")
 
 
-def _write_settings(kit: Path, federation: Federation) -> None:
+def write_settings(kit: Path, federation: Federation) -> None:
     """What the data manager of a new site changes."""
     _write(kit / "policy.toml", policy_text(secure=federation.secure))
     _write(kit / "site.toml", SITE)
