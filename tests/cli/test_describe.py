@@ -111,6 +111,14 @@ def test_a_first_column_of_groups_becomes_labels(run):
     assert "id" not in tomllib.loads(done.stdout)
 
 
+@pytest.mark.parametrize("text", ["a;b\n1,234,567;2\n3,456,789;4\n", "a;b\n1 234,5;2\n3 456,5;4\n", "a;b\n1'234.5;2\n3'456;4\n"])
+def test_no_decimal_sign_is_suggested_where_thousands_are_grouped(run, text):
+    done = run("describe", write(text))
+    assert done.exit_code == 2
+    assert "group thousands: save the file without them" in done.stderr
+    assert "decimal" not in tomllib.loads(done.stdout)
+
+
 def test_a_column_that_numbers_the_rows_is_told_and_suggested_as_names(run):
     path = write("age,patient_id,visit_no\n61,101,1\n48,102,2\n55,107,1\n39,110,1\n")
     done = run("fit", path, "-k", 1, "-o", "model")

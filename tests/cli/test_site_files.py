@@ -47,6 +47,23 @@ def test_intersection_is_told_and_saved_and_equals_the_fit_of_the_common_columns
     assert "columns or alleles differ at a, b, c" in " ".join(run("show", "model").stdout.split())
 
 
+def test_a_site_of_a_union_that_lacks_a_column_is_transformed_as_it_was_fitted(run, rows):
+    write("a.csv", NAMES, rows["a"])
+    write("b.csv", NAMES, rows["b"])
+    write("c.csv", ["age", "chol"], rows["c"][:, [0, 2]])
+    result = run("fit", "a.csv", "b.csv", "c.csv", "-k", "2", "-o", "model", "--features", "union", "--missing", "mean")
+    assert result.exit_code == 0, result.output
+    result = run("transform", "model", "c.csv", "-o", "scores.npy")
+    assert result.exit_code == 0, result.output
+    assert "The table lacks, counted as missing: trestbps" in result.stdout
+    filled = np.round(rows["c"], 4)
+    filled[:, 1] = np.round(np.concatenate([rows["a"], rows["b"]]), 4)[:, 1].mean()
+    truth = ep.load_model("model").transform(pd.DataFrame(filled, columns=NAMES))
+    np.testing.assert_allclose(np.load("scores.npy"), truth, atol=1e-9)
+    write("other.csv", ["age", "kol"], rows["c"][:, [0, 2]])
+    assert "has in addition ['kol']" in run("transform", "model", "other.csv", "-o", "other.npy").stderr
+
+
 def test_categories_become_columns_that_transform_makes_too(run, rows):
     texts = {name: ["f" if i % 3 else "m" for i in range(len(X))] for name, X in rows.items()}
     texts["b"][0] = "d"

@@ -111,6 +111,10 @@ def test_encodings_that_are_known(write, encoding, note):
         (b'a,b\n1,"1,234.5"\n', r"'1,234.5' is not a number; its commas group thousands: save the file without them"),
         (b'a,b\n1,"1,234,567"\n', r"'1,234,567' is not a number; its commas group thousands"),
         (b"a;b\n1,5;2\n1.500,5;2\n", r"line 3, column 1 \('a'\): '1.500,5' is not a number; numbers here have a decimal comma"),
+        (b"a;b\n1 234,5;2\n3 456,5;4\n", r"'1 234,5' is not a number; its blanks or apostrophes group thousands"),
+        (b"a;b\n1'234.5;2\n3'456.5;4\n", r"\"1'234.5\" is not a number; its blanks or apostrophes group thousands"),
+        (b"0,1,2\n3.5,2,1\n4,5,6\n", "line 1: 0, 1, 2, ... may be names of columns or a row of numbers; .*header = true or"),
+        (b"2019,2020,2021\n3.5,2,1\n", "line 1: 2019, 2020, 2021, ... may be names of columns"),
         (b"Our study\n\na,b\n1,2\n3,4\n", r"line 1: it has 1 cell, line 3 has 2: delete what stands above the header"),
         (b"a,b\n1,?\n", r"line 2, column 2 \('b'\): '\?' is not a number; .*missing = \[\"\?\"\]"),
         (b"1,?\n3,4\n", "line 1: .*neither a row of numbers nor a header"),
@@ -127,6 +131,17 @@ def test_what_is_doubtful_is_asked(write, content, told):
 
 
 @pytest.mark.usefixtures("reader")
+@pytest.mark.usefixtures("reader")
+def test_a_first_line_that_counts_up_is_what_is_said(write):
+    path = write(b"0,1,2\n3.5,2,1\n4,5,6\n")
+    table = read_table(path, Description(header=True))
+    assert (table.feature_names, table.X.tolist()) == (("0", "1", "2"), [[3.5, 2, 1], [4, 5, 6]])
+    assert read_table(path, Description(header=False)).X.shape == (3, 3)
+    assert read_table(write(b"0,1,2\n3,4,5\n")).X.shape == (2, 3)  # all lines count up
+    assert read_table(write(b"61,130,220\n48,120,3\n")).X.shape == (2, 3)
+    assert read_table(write(b"1,2\n4,3\n")).X.shape == (2, 2)
+
+
 def test_a_first_column_of_text_that_repeats_is_asked_about(write):
     path = write("sex,a\nmale,1\nfemale,2\nmale,3\n")
     with pytest.raises(ProblemsError, match=r"line 4, column 1 \('sex'\): 'male' stands in lines 2 and 4.*labels = \[\"sex\"\]"):

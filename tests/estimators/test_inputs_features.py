@@ -57,6 +57,10 @@ def test_union_with_filled_means_is_the_pca_of_the_filled_table():
     truth = PCA(3, svd_solver="full").fit(pooled.fillna(pooled.mean()).to_numpy())
     np.testing.assert_allclose(np.abs(pca.components_ @ truth.components_.T), np.eye(3), atol=1e-7)
     assert pca.features_report_.sites["B"].lacking == ("bmi", "rate")
+    filled = sites["B"].reindex(columns=NAMES).fillna(pooled.mean())
+    np.testing.assert_allclose(pca.transform(sites["B"]), pca.transform(filled), atol=1e-10)  # as it was fitted
+    with pytest.raises(InputError, match="feature names"):
+        pca.transform(sites["B"].rename(columns={"age": "years"}))
 
 
 @pytest.mark.parametrize("mode", ["strict", "intersection", "union"])

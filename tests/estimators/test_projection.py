@@ -190,6 +190,8 @@ def test_shrinkage_is_undone_where_features_outnumber_rows():
         ({"shrinkage": "yes"}, "shrinkage='yes' must be 'none' or 'corrected'"),
         ({"errors": "t"}, "errors='t' must be 'model' or 'bootstrap'"),
         ({"errors": "bootstrap", "n_draws": 3}, "n_draws=3 must be a whole number >= 10"),
+        ({"errors": "bootstrap", "n_draws": "50"}, "n_draws='50' must be a whole number >= 10"),
+        ({"errors": "bootstrap", "n_draws": 20.5}, "n_draws=20.5 must be a whole number >= 10"),
     ],
 )
 def test_other_options_are_refused(world: World, options: dict[str, Any], told: str):

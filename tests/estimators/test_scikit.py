@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
 
 import eigenpact as ep
-from eigenpact.errors import FileError, InputError, MissingExtraError
+from eigenpact.errors import FileError, InputError, InputTypeError, MissingExtraError
 from eigenpact.numerics.kinds import Kind
 from eigenpact.numerics.preparation import KINDS, Step
 
@@ -144,6 +144,15 @@ def test_scales_that_cut_are_not_written(tmp_path: Path):
     assert np.allclose(ep.export.to_sklearn(pca).transform(X), pca.transform(X), atol=1e-11)
     with pytest.raises(InputError, match="prepared by scale, which cannot be written as ONNX"):
         ep.export.to_onnx(pca, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("to", ["to_sklearn", "to_onnx", "to_skops", "to_json", "model_card"])
+def test_other_estimators_are_refused_by_name(tmp_path: Path, to: str):
+    robust = ep.RobustPCA(1, random_state=0).fit({"A": np.random.default_rng(0).normal(size=(30, 4))})
+    where = () if to in ("to_sklearn", "model_card") else (tmp_path / f"a.{to.removeprefix('to_')}",)
+    with pytest.raises(InputTypeError, match="RobustPCA cannot be exported, only a fitted FederatedPCA can"):
+        getattr(ep.export, to)(robust, *where)
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_are_not_replaced_unless_asked(tmp_path: Path):

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from eigenpact.errors import InputError
-from eigenpact.numerics.holes import filled, loadings, patterns, scores_with_holes
+from eigenpact.numerics.holes import filled, loadings, scores_with_holes
+from eigenpact.numerics.patterns import patterns
 from eigenpact.numerics.ppca import Frame, Model, em_step, expected_scatter_action, likelihood, row_likelihoods
 from eigenpact.numerics.preparation import Step
 

@@ -29,6 +29,7 @@ for _G in GENOTYPES.values():
 WAYS = {
     "cells": (TABLES, (ep.prepare.LogNormalize("median"), ep.prepare.HighlyVariable(6), ep.prepare.Scale(max_value=2.0))),
     "robust": (TABLES, (ep.prepare.Scale("robust"),)),
+    "quartiles": (TABLES, (ep.prepare.Scale("iqr"),)),
     "genotypes": (GENOTYPES, (ep.prepare.GenotypeScale(),)),
     "batches": (TABLES, (ep.prepare.BatchAdjust(),)),
     "covariates": (TABLES, (ep.prepare.Residualize([2, 5]),)),

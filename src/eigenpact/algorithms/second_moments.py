@@ -79,12 +79,15 @@ def coarse(x: float) -> np.float64:
     return np.float64(np.ldexp(np.round(np.ldexp(mantissa, DIGITS)), exponent - DIGITS))
 
 
-async def spread_by_moments(n: int, mean: Array, by_feature: bool) -> tuple[Any, float, Any]:
-    """Squared deviations about the pooled mean (d,), or all of them; the share of them between sites, roughly; and ``grain``."""
+async def spread_by_moments(n: tuple[float, float], mean: Array, by_feature: bool) -> tuple[Any, float, Any]:
+    """Squared deviations about the pooled mean (d,), or all of them; the share of them between sites, roughly; and ``grain``.
+
+    ``n`` is the number of rows, or the sum of their weights, as a pair.
+    """
     if by_feature:
         sums, squares, within, grains = await Sum(second_moments_by_feature)
     else:
         sums, squares, within, grains = await Sum(second_moments)
-    total = deviations(n, mean, sums, squares)
+    total = deviations(n[0], mean, sums, squares, n[1])
     whole = float(np.sum(total))
     return total, min(1.0, max(0.0, 1 - float(within) / whole)) if whole > 0 else 0.0, grains

@@ -16,6 +16,9 @@ Rounds
 
     Where rare features are to be dropped (``runtime/rare.py``), the entries of each that are not zero are counted and told first.
 
+    Where rows have weights (``numerics/weighted.py``), all of this is about rows times their weights: n_i is the sum of the
+    weights, which is sent besides the number of rows, and m the weighted mean.
+
     Where sums are secured, the second round asks for sums that are linear in rows (``second_moments.py``), unless every site is
     centred at its own mean, which tells sites' means apart whatever is asked.
 
@@ -40,8 +43,10 @@ from ..numerics.linalg import Array
 from ..numerics.preparation import Step, taken_out
 from ..numerics.rows import Rows
 from ..numerics.site_rows import SiteRows, own_mean
+from ..numerics.weighted import weight_of
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
+from .counts import checked_weight, count_and_sum, weigh_and_sum
 from .lacking import STRICT, Common, common_features
 from .method import Part
 from .parameters import check_n_components
@@ -50,7 +55,7 @@ from .preparing import Preparer, agree_on
 from .rare import without_rare
 from .second_moments import second_moments, second_moments_by_feature, spread_by_moments
 from .spread import OTHER_UNITS, OWN, not_lost, spread, spread_by_feature, standard_deviations
-from .told import doubt_counts, note_centre, note_own_centre
+from .told import note_centre, note_own_centre
 
 LARGEST_TRACE = 1e140
 """Norms square what they add up; beyond this trace, and below its inverse, they would overflow or vanish."""
@@ -72,19 +77,6 @@ SLACK = 1e-9
 
 Center = Literal["pooled", "site", False]
 Scale = Literal["pooled"] | None
-
-
-@local(
-    sends={"sites": "", "singles": "", "n": "", "sums": "d"},
-    bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
-    doubt=doubt_counts,
-    setup=True,
-)
-def count_and_sum(site: Site) -> Any:
-    """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns."""
-    rows = Rows(site.X)
-    single = str(site.X.dtype).endswith("float32")
-    return np.int64(1), np.int64(single), np.int64(rows.n), rows.column_sums()
 
 
 @local(
@@ -132,7 +124,7 @@ def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: f
     """A site that rounds its replies to a share of the trace refuses one below its own, or so small that no share is left."""
     if not site.grain or (trace == 0 and not within.any() and not shift.any()):
         return
-    least = float(((within + site.X.shape[0] * shift**2) / scale**2).sum())
+    least = float(((within + weight_of(site.X) * shift**2) / scale**2).sum())
     if not trace >= (1 - SLACK) * least:
         raise PolicyError("rule exact_replies = false: the pooled trace that was told is below this site's own")
     if not 1 / LARGEST_TRACE <= trace <= LARGEST_TRACE:
@@ -150,7 +142,7 @@ class Problem:
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
     ``min_nonzero`` entries are not zero are dropped, and those that sites lack are, by ``features``; ``prepare`` does the rest.
-    With ``secured``, the sums of set-up do not tell sites apart.
+    With ``secured``, the sums of set-up do not tell sites apart; with ``weighted``, rows count by their weights.
     """
 
     n_components: int | float | None = None
@@ -163,6 +155,7 @@ class Problem:
     features: Common = STRICT
     prepare: tuple[Preparer, ...] = ()
     secured: bool = False
+    weighted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +185,8 @@ class Setup:
     preparation : tuple of Step, what else was done to the rows before
     share_before : float or None
         As ``between_share``, of the rows before they were prepared; None where they were not.
+    weights : float or None
+        The sum of the rows' weights; None where they have none.
     """
 
     n_sites: int
@@ -212,6 +207,12 @@ class Setup:
     dropped: tuple[int, ...] = field(default=(), kw_only=True)
     preparation: tuple[Step, ...] = field(default=(), kw_only=True)
     share_before: float | None = field(default=None, kw_only=True)
+    weights: float | None = field(default=None, kw_only=True)
+
+    @property
+    def weight(self) -> float:
+        """The sum of the rows' weights, which is their number where they have none: what sums over rows are divided by."""
+        return float(self.n_samples) if self.weights is None else self.weights
 
     @property
     def empty(self) -> NDArray[np.intp]:
@@ -281,10 +282,16 @@ async def agree(problem: Problem) -> Setup:
     common = await common_features(problem.features)
     share_before = await share_between() if problem.prepare and not problem.secured else None
     preparation = (*common, *await agree_on(problem.prepare))
-    n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
-    n, d = int(n_rows), len(sums)
-    mean, n_components = sums / n, check_n_components(problem.n_components, n, d - len({*dropped, *taken_out(preparation)}))
-    scale, within, between, share, grains = await _agree_on_spread(problem, n, int(n_sites), mean)  # round 2
+    if problem.weighted:
+        n_sites, n_single, n_rows, weight, sums = await Sum(weigh_and_sum)  # round 1
+        n, rest = checked_weight(weight)
+    else:
+        n_sites, n_single, n_rows, sums = await Sum(count_and_sum)  # round 1
+        n, rest = int(n_rows), 0.0
+    d = len(sums)
+    there = d - len({*dropped, *taken_out(preparation)})
+    mean, n_components = sums / n, check_n_components(problem.n_components, int(n_rows), there)
+    scale, within, between, share, grains = await _agree_on_spread(problem, (n, rest), int(n_sites), mean)  # round 2
     total = within + between + (n * not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
     total = within if problem.center == "site" else total
     if not np.isfinite(total) or total > LARGEST_TRACE:
@@ -300,7 +307,7 @@ async def agree(problem: Problem) -> Setup:
     return Setup(
         n_sites=int(n_sites),
         single=bool(n_single == n_sites),
-        n_samples=n,
+        n_samples=int(n_rows),
         n_features=d,
         mean=mean,
         scale=scale,
@@ -316,15 +323,18 @@ async def agree(problem: Problem) -> Setup:
         dropped=dropped,
         preparation=preparation,
         share_before=share_before,
+        weights=float(n) if problem.weighted else None,
     )
 
 
-async def _agree_on_spread(problem: Problem, n: int, n_sites: int, mean: Array) -> tuple[Array, float, float, float, Any]:
+async def _agree_on_spread(
+    problem: Problem, weight: tuple[float, float], n_sites: int, mean: Array
+) -> tuple[Array, float, float, float, Any]:
     """The scale in use; squares within sites and between in that scale (all within, where sums are secured); the share of
     squares between, before features are scaled; and how coarsely sites round."""
     by_feature = problem.scale is not None
     if problem.secured and problem.center != "site":
-        total, share, grains = await spread_by_moments(n, mean, by_feature)
+        total, share, grains = await spread_by_moments(weight, mean, by_feature)
         within, between = total, np.zeros_like(total)
     else:
         if by_feature:
@@ -335,7 +345,7 @@ async def _agree_on_spread(problem: Problem, n: int, n_sites: int, mean: Array) 
         share = apart / total if total > 0 else 0.0
     if not by_feature:
         return np.ones(len(mean)), float(within), float(between), share, grains
-    scale = standard_deviations(within if problem.center == "site" else within + between, n, mean, n_sites)
+    scale = standard_deviations(within if problem.center == "site" else within + between, weight[0], mean, n_sites)
     return scale, float((within / scale**2).sum()), float((between / scale**2).sum()), share, grains
 
 
@@ -346,9 +356,10 @@ def _scale_or_none(scale: Array) -> Array | None:
 SETUP = Part(
     "Set-up of every solver of FederatedPCA and PersonalizedPCA",
     {
-        Sum: (count_and_sum, spread, spread_by_feature, second_moments, second_moments_by_feature),
+        Sum: (count_and_sum, weigh_and_sum, spread, spread_by_feature, second_moments, second_moments_by_feature),
         Local: (keep_centre, keep_own_centre),
     },
+    "`weigh_and_sum` replaces `count_and_sum` where rows have weights; "
     '`..._by_feature` with `scale="pooled"`; `second_moments` replaces `spread` where sums are secured, unless `center="site"`; '
     '`keep_own_centre` replaces `keep_centre` with `center="site"`.',
 )

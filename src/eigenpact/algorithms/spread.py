@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..numerics.linalg import Array
 from ..numerics.rows import Rows
 from ..numerics.site_rows import own_mean
+from ..numerics.weighted import weight_of
 from ..runtime import Reply, Site, local
 from .told import doubt_spread
 
@@ -65,7 +66,7 @@ def spread_by_feature(site: Site, mean: Array) -> Reply:
 
 def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array, dict[str, Array]]:
     """Squared deviations (d,) within and between, those that are not zero stay so, however small; and what is kept of it."""
-    n = max(1, int(site.X.shape[0]))
+    n = weight_of(site.X) or 1.0
     own, within = own_mean(site.X)
     keep, shift = {"own": own, "within": within}, (own[0] - mean) + own[1]
     if np.any(within < LEAST_SQUARES):
@@ -78,7 +79,7 @@ def not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:
     return np.where(really, np.maximum(squares, np.finfo(float).tiny), squares)
 
 
-def standard_deviations(squares: Array, n: int, mean: Array, n_sites: int) -> Array:
+def standard_deviations(squares: Array, n: float, mean: Array, n_sites: int) -> Array:
     """Pooled standard deviations (divided by n, as scikit-learn's StandardScaler); 1 for features that are constant."""
     deviations = np.sqrt(squares / n)
     constant = deviations <= (n_sites + 16) * np.finfo(float).eps * np.abs(mean)  # what rounding makes of a constant column

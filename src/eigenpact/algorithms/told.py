@@ -53,6 +53,15 @@ def doubt_counts(told: Told, sites: Any, singles: Any, n: Any, sums: Array) -> s
     return ""
 
 
+def doubt_weights(told: Told, sites: Any, singles: Any, n: Any, weight: Array, sums: Array) -> str:
+    """Of ``weigh_and_sum``."""
+    if not (0 < weight[0] < np.inf and abs(weight[1]) <= weight[0]):
+        return f"its rows have weights that add up to {weight[0]}"
+    wrong = doubt_counts(told, sites, singles, n, sums)
+    told.facts |= {} if wrong else {"weight": float(weight[0]), "rest": float(weight[1]), "mean": sums / float(weight[0])}
+    return wrong
+
+
 def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: Any) -> str:
     """Of ``spread`` and ``spread_by_feature``: the distance of the means follows from what was told before."""
     if grain > COARSEST**2:
@@ -63,7 +72,7 @@ def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: 
     facts |= {"within": within, "between": between, "centre": mean, "grain": float(np.sqrt(grain))}
     if told.sites > 1 or "mean" not in facts:
         return ""
-    n, apart = facts["n"], np.abs(facts["mean"] - mean)
+    n, apart = _weight(facts), np.abs(facts["mean"] - mean)
     blur = _mean_error(facts["mean"], mean) + MEAN_ERROR * np.sqrt(within / n)
     with np.errstate(over="ignore", invalid="ignore"):  # where another's sums are huge, so is the distance
         known, allowed = n * apart**2, n * (2 * apart * blur + blur**2) + n * TINY
@@ -82,10 +91,10 @@ def doubt_moments(told: Told, sums: Array, squares: Array, _within: Any, grain: 
         return "the squares of its values overflow; give the data in other units"
     if "mean" not in facts:
         return ""
-    n, mean = facts["n"], facts["mean"]
+    n, mean = _weight(facts), facts["mean"]
     if np.any(np.abs(sums[:, 0] - n * mean) > CLOSE * np.abs(n * mean) + CLOSE * np.sqrt(n * np.sum(squares[..., 0])) + n * TINY):
         return "the sums of its columns are not those it told before"
-    about = deviations(int(n), mean, sums, squares)
+    about = deviations(n, mean, sums, squares, facts.get("rest", 0.0))
     facts |= {"within": about, "between": 0.0 * about, "centre": mean, "grain": float(np.sqrt(grain))}
     return ""
 
@@ -96,7 +105,7 @@ def note_centre(told: Told, mean: Array, scale: Array, trace: Any) -> str:
     if "within" in facts and "centre" in facts and "mean" in facts:  # a journal keeps the first alone
         between = facts["between"]
         if not np.array_equal(mean, facts["centre"]):
-            apart = facts["n"] * (facts["mean"] - mean) ** 2
+            apart = _weight(facts) * (facts["mean"] - mean) ** 2
             apart = apart if np.ndim(between) else apart.sum()
             between = apart if told.sites == 1 else between + apart
         _note_trace(told, between, mean, scale, float(trace))
@@ -160,7 +169,7 @@ def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled:
     """Note trace and slack; forget what was only needed for them, and products about an earlier centre."""
     facts = told.facts
     facts.pop("memory", None)
-    within, n, d = facts.pop("within"), facts["n"], len(scale)
+    within, n, d = facts.pop("within"), _weight(facts), len(scale)
     squares = within + between
     trace = float(squares if np.ndim(squares) == 0 else np.sum(squares / scale**2))
     with np.errstate(over="ignore"):
@@ -168,6 +177,11 @@ def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled:
     coarse = quantum(pooled, facts.pop("grain")) * float(np.sqrt(d * told.sites))
     if np.isfinite(blur):  # else the rows are so far from the origin that nothing can be compared
         facts |= {"trace": trace, "slack": ROUNDING * trace + blur + coarse}
+
+
+def _weight(facts: Any) -> float:
+    """What sums over a site's rows are divided by: the sum of their weights, or their number where they have none."""
+    return float(facts.get("weight", facts["n"]))
 
 
 def _mean_error(a: Array, b: Array) -> Array:

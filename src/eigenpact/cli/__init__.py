@@ -25,6 +25,7 @@ from .commands import (
     site,
     site_budget,
     site_check,
+    suggest,
     transform,
 )
 from .consoles import print_error, stdout
@@ -49,6 +50,7 @@ app.command("demo", epilog="Example: eigenpact demo")(demo.command)
 app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
 app.command("describe", epilog="Example: eigenpact describe north.csv --like south.csv -o north.csv.toml")(describe.command)
 app.command("compare", epilog="Example: eigenpact compare north.csv south.csv west=w.npy -k 10")(compare.command)
+app.command("suggest", epilog="Example: eigenpact suggest north.csv south.csv --picture suggested.png")(suggest.command)
 app.command("audit", epilog="Example: eigenpact audit --rows 200,150,100 --features 30 --solver krylov")(audit.command)
 app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)

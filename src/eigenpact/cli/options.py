@@ -50,6 +50,10 @@ FeaturesOption = Annotated[
 CheckUnits = Annotated[
     bool, typer.Option("--check-units", help="Have sites look for columns in another unit; each tells its own log alone.")
 ]
+Weights = Annotated[
+    bool,
+    typer.Option("--weights", help="Rows count by the weights that sites name in the descriptions of their files; else refused."),
+]
 Prepare = Annotated[
     list[str] | None,
     typer.Option(

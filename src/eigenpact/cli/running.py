@@ -44,6 +44,7 @@ class Settings:
     missing: str = "refuse"
     features: str = "strict"
     check_units: bool = False
+    weights: bool = False
 
     def estimator(self, features: Any = None, **parameters: Any) -> FederatedPCA:
         """The estimator; ``parameters`` go before what the settings say, ``features`` are the columns, once they are known."""
@@ -77,17 +78,19 @@ def fit_and_save(
     features: Any = None,
     *,
     report: FeaturesReport | None = None,
+    weights: Any = None,
     leads: bool = True,
 ) -> list[str]:
     """Fit and write the model; give what happened to sites.
 
     ``X`` is None where the engine holds the rows; ``features`` are the names of the columns, if these are names, and ``report``
-    what was done to agree on them before.  Of several processes that fit together only the one that ``leads`` writes.
+    what was done to agree on them before; ``weights`` are those of the rows, by site.  Of several processes that fit
+    together only the one that ``leads`` writes.
     """
     if isinstance(features, tuple):
         pca.column_names = features
     with unwarned():  # told with the result
-        pca.fit(X)
+        pca.fit(X, sample_weight=(settings.weights or None) if X is None else weights)
     if not leads:
         return []
     if isinstance(features, tuple):
@@ -107,12 +110,14 @@ def run(
     features: Any = None,
     *,
     report: FeaturesReport | None = None,
+    weights: Any = None,
     leads: bool = True,
     quiet: bool = False,
 ) -> int:
     """As :func:`fit_and_save`, shown on the console; give the exit code: 0 converged, 1 not converged."""
+    told: dict[str, Any] = {"report": report, "weights": weights}
     with shown_rounds(stderr(), quiet=quiet or not leads) as callback:
-        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, report=report, leads=leads)
+        happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, **told, leads=leads)
     for note in happened:
         tell(stderr(), note, "yellow")
     if leads and not quiet:

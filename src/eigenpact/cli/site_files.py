@@ -76,11 +76,15 @@ def tell_notes(tables: Mapping[str, Table]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """What was read: rows of this rank's sites, columns as agreed on; names of the features, if any; what is to be told."""
+    """What was read: rows of this rank's sites, columns as agreed on; names of the features, if any; what is to be told.
+
+    ``weights`` are those of the rows of this rank's sites; None if no site of any rank has some.
+    """
 
     held: dict[str, Any]
     names: tuple[str, ...] | None
     report: FeaturesReport
+    weights: dict[str, Any] | None = None
 
 
 def read_together(
@@ -93,14 +97,15 @@ def read_together(
     *,
     missing: bool = False,
     features: str = "strict",
+    weights: bool = False,
     quiet: bool = False,
 ) -> Read:
     """Read this rank's sites and agree with the others on features; all ranks agree or all raise.
 
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
-    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry; ``quiet``, that what
-    was found out about files is not printed.  Ranks tell each other names of columns, variants and categories, and quartiles, by
-    which units are compared.
+    ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry; ``weights``, that rows
+    may have some, which are refused else; ``quiet``, that what was found out about files is not printed.  Ranks tell each other
+    names of columns, variants and categories, and quartiles, by which units are compared.
     """
     read: dict[str, Table] = {}
     facts: dict[str, Any] = {}
@@ -114,6 +119,10 @@ def read_together(
             raise InputError(f"--describe names {unknown[0]!r}, which is no site; sites are {', '.join(sites)}")
         said = {name: said for name, said in (descriptions or {}).items() if name in {site_of(file) for file in mine}}
         read = read_sites(mine, said, memory=memory) if mine else {}
+        weighted = [name for name, table in read.items() if table.weights is not None]
+        if weighted and not weights:
+            told_of = "its description names weights, of which this command knows nothing; leave them out"
+            raise InputError(f"site {weighted[0]!r}: {told_of}")
         if not quiet:
             tell_notes(read)
         for name, table in read.items():
@@ -136,7 +145,13 @@ def read_together(
         raise InputError(f"--proxy {proxy} is not a site{where}; allowed are {', '.join(told[0]['sites'])}")
     whole = {name: one_hot(table, dictionary, f"site {name!r}") for name, table in read.items()}
     held = {name: take_columns(table.X, agreed.plans[name]) for name, table in whole.items()}
-    return Read(held, agreed.features, replace(agreed.report, notes=agreed.report.notes + apart + _units(everyone, agreed)))
+    report = replace(agreed.report, notes=agreed.report.notes + apart + _units(everyone, agreed))
+    return Read(held, agreed.features, report, _weights(read) if any(site["weighted"] for site in everyone.values()) else None)
+
+
+def _weights(read: Mapping[str, Table]) -> dict[str, Any]:
+    """Weights of the rows of each site: one for each row where it has none."""
+    return {name: np.ones(table.X.shape[0]) if table.weights is None else table.weights for name, table in read.items()}
 
 
 def _facts(name: str, table: Table) -> dict[str, Any]:
@@ -149,6 +164,7 @@ def _facts(name: str, table: Table) -> dict[str, Any]:
     return {
         "count": int(table.X.shape[1]),
         "sparse": is_sparse(table.X),
+        "weighted": table.weights is not None,
         "names": table.feature_names,
         "variants": variants,
         "categories": categories_in(table, f"site {name!r}"),

@@ -44,9 +44,10 @@ def _facts(pca: FederatedPCA) -> list[tuple[str, str]]:
     angle = "unknown" if pca.angle_estimate_ is None else f"{pca.angle_estimate_:.1e}"
     report = getattr(pca, "features_report_", None)
     agreed = [] if report is None or report.nothing_changed else [("features", report.in_short())]
+    weighed = "" if pca.weight_sum_ is None else f"; sum of weights: {pca.weight_sum_:.10g}"
     return [
         ("sites", f"{len(pca.sites_)}: {names}"),
-        ("rows", f"{pca.n_samples_seen_} of {pca.n_features_in_} features, {named}"),
+        ("rows", f"{pca.n_samples_seen_} of {pca.n_features_in_} features, {named}{weighed}"),
         *agreed,
         ("centre", f"{pca.center or 'none'}, scale: {pca.scale or 'none'}"),
         *([("prepared", "; ".join(map(str, pca.preparation_)))] if pca.preparation_ else []),

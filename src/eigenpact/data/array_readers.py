@@ -13,8 +13,9 @@ from ..errors import FileError, InputError
 from ..numerics.sources import ArraySource
 from ..storage import open_regular
 from .array_files import Archive, read_npy
-from .array_sources import map_npy, npz_source, sparse_npz_source
+from .array_sources import map_npy, npz_source
 from .budgets import is_too_large
+from .by_columns import sparse_npz_source
 from .checks import check_numeric
 from .description import Description
 from .sparse_files import read_sparse

@@ -76,7 +76,7 @@ class CsrSource(RowSource):
     def __init__(self, path: Path, data: Any, indices: Any, indptr: NDArray[Any], shape: tuple[int, int]) -> None:
         kind = np.dtype(data.dtype)
         super().__init__(shape, np.float32 if kind.kind == "f" and kind.itemsize <= 4 else np.float64, sparse=True)
-        self._path, self._data, self._indices = path, data, indices
+        self.path, self._data, self._indices = path, data, indices
         self._indptr = indptr.astype(np.int64)
         n = int(data.shape[0])
         if int(indices.shape[0]) != n or len(indptr) != shape[0] + 1 or self._indptr[0] != 0 or self._indptr[-1] > n:
@@ -93,9 +93,7 @@ class CsrSource(RowSource):
         start, end = int(self._indptr[first]), int(self._indptr[last])
         data, columns = self._data[start:end], np.asarray(self._indices[start:end])
         if len(columns) and not 0 <= columns.min() <= columns.max() < self.shape[1]:
-            raise FileError(
-                f"{self._path}: rows {first} to {last} have entries outside of {self.shape[1]} columns; save it again"
-            )
+            raise FileError(f"{self.path}: rows {first} to {last} have entries outside of {self.shape[1]} columns; save it again")
         ends = (self._indptr[first : last + 1] - start).astype(columns.dtype if columns.dtype.kind == "i" else np.int64)
         shape = (max(0, last - first), self.shape[1])
         return scipy.sparse.csr_matrix((np.array(data, dtype=self.dtype), columns, ends), shape=shape)
@@ -105,17 +103,6 @@ class CsrSource(RowSource):
         for part in (self._data, self._indices):
             if hasattr(part, "close"):
                 part.close()
-
-
-def sparse_npz_source(path: Path, archive: Archive) -> CsrSource:
-    """The CSR matrix of a file written by ``scipy.sparse.save_npz``, a piece at a time."""
-    form, shape = archive.read("format").ravel().tolist(), archive.read("shape").ravel().tolist()
-    if form not in ([b"csr"], ["csr"]):
-        raise InputError("its rows can be read a piece at a time only in CSR format; convert it with X.tocsr()")
-    data, indices = Member(path, "data"), Member(path, "indices")
-    if data.ndim != 1 or data.dtype.kind not in "biuf" or indices.ndim != 1 or indices.dtype.kind not in "iu" or len(shape) != 2:
-        raise InputError("the parts of its sparse matrix do not fit together")
-    return CsrSource(path, data, indices, archive.read("indptr"), (int(shape[0]), int(shape[1])))
 
 
 def npz_source(path: Path, name: str) -> ArraySource | Member:

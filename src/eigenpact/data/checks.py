@@ -121,6 +121,36 @@ def check_numeric(name: str, X: Any) -> None:
     check_real(f"site {name!r}", X)
 
 
+def checked_weights(name: str, weights: Any, n: int, called: str = "sample_weight") -> NDArray[np.float64]:
+    """Weights (n,) of a site's n rows as float64; refused if they are not finite numbers, one is negative, or all are zero.
+
+    >>> checked_weights("A", [1, 0, 2], 3).tolist()
+    [1.0, 0.0, 2.0]
+    >>> checked_weights("A", [1, -2], 2)
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: site 'A': sample_weight of row 1 is -2.0; ...
+    """
+    whose = f"site {name!r}: {called}"
+    found = np.asarray(weights)
+    if found.shape != (n,):
+        raise InputError(f"{whose} has shape {found.shape} for {n} rows; give one number per row")
+    if found.dtype == object:
+        try:
+            found = found.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputTypeError(f"{whose} does not hold numbers: {error}; give one number per row") from error
+    if found.dtype.kind not in "biuf":
+        raise InputTypeError(f"{whose} has dtype {found.dtype}; give one number per row")
+    found = found.astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if bad.size:
+        more = f", and {bad.size - 1} more are no weights" if bad.size > 1 else ""
+        raise InputError(f"{whose} of row {bad[0]} is {found[bad[0]]}{more}; a weight is a finite number >= 0")
+    if not found.any():
+        raise InputError(f"{whose} is zero for all {n} rows; leave the site out, or give a row some weight")
+    return found
+
+
 def check_names(name: str, n_features: int, names: Sequence[str] | None) -> None:
     """Refuse a site's names of columns that are not as many as its columns, or not all different."""
     if names is None:

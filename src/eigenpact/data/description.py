@@ -54,6 +54,8 @@ class Description:
         Columns of categories: they become texts.
     labels : tuple of str
         Columns of labels for plots: they become texts.
+    weights : str, or None
+        The column that says how often each row counts; it is no feature.
     dataset : str, or None
         Name of the table within a file that holds several (HDF5, zarr, npz).
     """
@@ -71,6 +73,7 @@ class Description:
     header: bool | None = None
     categorical: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    weights: str | None = None
     dataset: str | None = None
 
     @classmethod
@@ -115,6 +118,8 @@ class Description:
         twice = {*said.categorical} & {*said.labels} or ({*said.drop} & {*(said.columns or ()), *said.categorical, *said.labels})
         if twice:
             raise InputError(f"column {min(twice)!r} is named in two of columns, drop, categorical and labels; name it in one")
+        if said.weights is not None and said.weights in (*said.drop, *said.categorical, *said.labels, said.id):
+            raise InputError(f"weights names {said.weights!r}, as do drop, categorical, labels or id; name it in one")
         return said
 
     @property
@@ -210,6 +215,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "header": _yes_or_no,
     "categorical": _words,
     "labels": _words,
+    "weights": _word,
     "dataset": _word,
 }
 """Key of a description -> what checks its value."""

@@ -10,7 +10,7 @@ import importlib
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from ..errors import EigenpactError, FileError, InputError, MissingExtraError
 from ..numerics.sources import ArraySource
 from .array_files import check_expansion
 from .array_sources import CsrSource
-from .budgets import is_too_large
+from .budgets import in_pieces, is_too_large
+from .by_columns import turned
+from .cell_columns import cell_texts, cell_weights
 from .description import Description
 from .sparse_files import LONGEST
 from .table import Table, reads
@@ -178,7 +180,9 @@ def _table(file: _File, root: Any, description: Description, memory: int | None)
         return Table(X, file.texts(root, "feature_names", X.shape[1]), file.texts(root, "row_ids", X.shape[0]))
     variables = "raw/var" if name.startswith("raw/") else "var"
     obs, var = (_index(file, root, kind, n) for kind, n in (("obs", X.shape[0]), (variables, X.shape[1])))
-    return Table(X, var, obs, texts=dict(_categories(file, root, X.shape[0], description)))
+    n = int(X.shape[0])
+    texts = dict(cell_texts(file, root, n, description))
+    return Table(X, var, obs, texts=texts, weights=cell_weights(file, root, n, description))
 
 
 def _find(file: _File, root: Any, wanted: str | None, cells: bool) -> tuple[str, Any]:
@@ -243,7 +247,7 @@ def _rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
 
 
 def _sparse_rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
-    """Compressed sparse rows as anndata writes them; columns only if they fit into memory."""
+    """Compressed sparse rows as anndata writes them; columns that do not fit into memory are turned in a temporary file."""
     form, shape = str(node.attrs.get("encoding-type", "")), node.attrs.get("shape")
     if not form.startswith(("csr", "csc")) or shape is None or len(shape) != 2:
         raise InputError(f"{file.path}: {name!r} is a group, neither a table nor a sparse matrix of anndata")
@@ -258,9 +262,8 @@ def _sparse_rows(file: _File, name: str, node: Any, memory: int | None) -> Any:
         raise InputError(f"{file.path}: sparse {name!r} claims to be {rows} x {columns}")
     large = is_too_large(16 * int(data.shape[0]), memory)
     if form.startswith("csc"):
-        if large:
-            raise InputError(f"{file.path}: {name!r} is stored by columns; to read it a piece at a time, save X.tocsr()")
-        return CsrSource(file.path, data, indices, np.asarray(indptr[:]), (columns, rows))[:].T.tocsr()
+        by_columns = CsrSource(file.path, data, indices, np.asarray(indptr[:]), (columns, rows))
+        return turned(in_pieces(by_columns, memory)) if large else by_columns[:].T.tocsr()
     source = CsrSource(file.path, data, indices, np.asarray(indptr[:]), (rows, columns))
     return source if large else source[:]
 
@@ -271,20 +274,3 @@ def _index(file: _File, root: Any, kind: str, length: int) -> tuple[str, ...] | 
     if group is None or not hasattr(group, "keys"):
         raise InputError(f"{file.path} has no group {kind!r}; open it with anndata 0.8 or later, and save it again")
     return file.texts(group, str(group.attrs.get("_index", "_index")), length)
-
-
-def _categories(file: _File, root: Any, length: int, description: Description) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Columns of categories that tell of the cells: all, or those that were asked for."""
-    group, asked = file.node(root, "obs"), {*description.labels, *description.categorical}
-    for name in list(group.keys())[:MOST_NODES]:
-        column = file.node(group, name)
-        if (asked and name not in asked) or not (isinstance(column, Mapping) or hasattr(column, "keys")):
-            continue
-        codes, names = file.array(column, "codes"), file.array(column, "categories")
-        if codes is None or names is None or tuple(codes.shape) != (length,) or len(names.shape) != 1:
-            continue
-        known = ("", *(file.texts(column, "categories", names.shape[0]) or ()))
-        at = np.asarray(codes[:]).astype(np.int64) + 1
-        if not 0 <= at.min(initial=0) <= at.max(initial=0) < len(known):
-            raise InputError(f"{file.path}: the codes of {name!r} name categories that are not there")
-        yield name, tuple(known[code] for code in at.tolist())

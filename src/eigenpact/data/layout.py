@@ -185,6 +185,10 @@ def read_layout(
     """The layout of a text table by its first two lines, (line, cells) each."""
     line, first = lines[0]
     if not (_is_header(first, number) if description.header is None else description.header):
+        second = lines[1][1] if len(lines) > 1 else first
+        if description.header is None and _counts_up(first) and not _counts_up(second):
+            told = f"{', '.join(first[:3])}, ... may be names of columns or a row of numbers; say in its description"
+            problems.append(Finding(f"{told} header = true or header = false", line))
         return _without_header(line, first, description, problems)
     names = [cell.strip() for cell in first]
     if len(lines) < 2:
@@ -223,9 +227,21 @@ def _is_header(first: list[str], number: Callable[[str], float | None]) -> bool:
     return not first[0].strip() and [cell.strip() for cell in first[1:]] == [str(j) for j in range(len(first) - 1)] != []
 
 
+def _counts_up(cells: list[str]) -> bool:
+    """Whether cells are whole numbers of which each is the one before and one more: perhaps the names of unnamed columns.
+
+    >>> _counts_up(["0", "1", "2"]), _counts_up(["2019", "2020", "2021"]), _counts_up(["61", "130", "220"])
+    (True, True, False)
+    """
+    words = [cell.strip() for cell in cells]
+    if len(words) < 3 or not all(word.isdecimal() and len(word) < 10 for word in words):
+        return False
+    return all(int(word) == int(words[0]) + j for j, word in enumerate(words))
+
+
 def _is_broken_number(cell: str) -> bool:
     """Whether a cell is no number, but hardly a name either: it has a sign too much, or is a mark of missing numbers."""
-    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-<>=~/ ]", cell.strip())
+    return cell.strip().lower() in LIKELY_MISSING or not re.search(r"[^\d.,+\-<>=~/ '\u2019\u00a0\u202f]", cell.strip())
 
 
 def _is_doubtful(first: list[str], number: Callable[[str], float | None]) -> bool:

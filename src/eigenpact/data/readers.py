@@ -21,6 +21,7 @@ from .numbering import numberings
 from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
+from .weighing import take_weights, with_column
 
 __all__ = ["READERS", "Table", "Variants", "read_sites", "read_table", "site_name", "site_of"]
 
@@ -65,7 +66,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
                 raise FileError(f"{file} is empty; give a table with at least one row")
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
-        table = READERS[extension](file, said, memory)
+        table = READERS[extension](file, with_column(said) if extension in DESCRIBED else said, memory)
     except FileError:
         raise
     except FileNotFoundError as error:
@@ -74,12 +75,12 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
         raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
-    notes = table.notes if place is None else (f"it is described by {place.name}", *table.notes)
-    table = table if extension in DESCRIBED else select(file, table, said)
+    table = take_weights(file, table if extension in DESCRIBED else select(file, table, said), said, site_name(file))
     categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
     table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
-    return replace(table, notes=(*notes, *numberings(table, said)))
+    described = () if place is None else (f"it is described by {place.name}",)
+    return replace(table, notes=(*described, *table.notes, *numberings(table, said)))
 
 
 def _meant(file: Path) -> str:

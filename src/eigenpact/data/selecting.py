@@ -16,13 +16,15 @@ from .description import Description
 from .findings import Finding, raise_problems
 from .layout import Layout, arrange
 from .table import Table
+from .weighing import with_column
 
 
 def select(file: Path, table: Table, description: Description) -> Table:
     """Choose and rename columns, take row names and texts out of them, mark missing numbers and change units."""
     said = replace(description, dataset=None, decimal=None, separator=None, encoding=None, header=None)
-    if said.is_empty:
-        return table
+    said = _without_texts(with_column(said) if table.weights is None else said, table)
+    if replace(said, weights=None).is_empty:
+        return table if description.id not in table.texts else replace(table, row_ids=table.texts[description.id or ""])
     problems: list[Finding] = []
     names = table.feature_names if table.feature_names is not None else said.columns
     if names is None or len(names) != table.X.shape[1]:
@@ -35,7 +37,7 @@ def select(file: Path, table: Table, description: Description) -> Table:
         raise InputError(f"{file} holds genotypes, of which a description can choose columns alone: columns, drop, rename")
     X = table.X if layout.features == tuple(range(len(names))) else table.X[:, list(layout.features)]
     texts = {name: _texts(table.X, column) for name, column in layout.texts.items()}
-    ids = table.row_ids if layout.ids is None else _texts(table.X, layout.ids)
+    ids = table.texts.get(description.id or "", table.row_ids) if layout.ids is None else _texts(table.X, layout.ids)
     variants = table.variants
     if variants is not None:
         at = list(layout.features)
@@ -43,6 +45,12 @@ def select(file: Path, table: Table, description: Description) -> Table:
         variants = replace(variants, position=variants.position[at], ids=layout.names or (), **chosen)
     changed = X if variants is not None else _changed(file, X, layout, table.X)
     return replace(table, X=changed, feature_names=layout.names, row_ids=ids, variants=variants, texts={**table.texts, **texts})
+
+
+def _without_texts(said: Description, table: Table) -> Description:
+    """The description without what the reader has found as texts already: columns that tell of cells."""
+    labels, categorical = (tuple(name for name in names if name not in table.texts) for names in (said.labels, said.categorical))
+    return replace(said, labels=labels, categorical=categorical, id=None if said.id in table.texts else said.id)
 
 
 def _changed(file: Path, X: Any, layout: Layout, whole: Any) -> Any:

@@ -23,6 +23,7 @@ from .description import Description
 from .near_misses import near_misses
 from .readers import Table, read_table
 from .take_columns import is_sparse, take_columns
+from .weighing import weighed
 
 SHOWN = 5
 
@@ -30,12 +31,13 @@ SHOWN = 5
 def open_rows(name: str, data: str, features: tuple[str, ...] | int, *, description: str = "", missing: bool = False) -> Any:
     """Rows (n x d) of a file; an error names the columns that are not finite, or says that the agreed ones are not there.
 
-    Wrong features break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.
-    ``description`` is the path of the TOML that describes the file, empty for the one beside it; with ``missing``, NaN stands for
-    a missing entry and is allowed.
+    Where the file's description names a column of weights, rows have them, and those of weight zero are left out.  Wrong features
+    break a rule, whose text the coordinator is told: it names what was agreed on, and nothing of the file.  ``description`` is
+    the path of the TOML that describes the file, empty for the one beside it; with ``missing``, NaN stands for a missing entry
+    and is allowed.
     """
-    said = Description.read(description) if description else None
-    return agreed_rows(name, read_table(Path(data), said), features, missing=missing)
+    table = read_table(Path(data), Description.read(description) if description else None)
+    return weighed(agreed_rows(name, table, features, missing=missing), table)
 
 
 def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int, *, missing: bool = False) -> Any:

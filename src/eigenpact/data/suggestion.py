@@ -22,7 +22,7 @@ from .table import ending
 from .text_blocks import advice
 from .text_bytes import blocks
 from .text_files import AFTER, ENDINGS, find_layout, told_errors
-from .text_form import NUMBERLIKE, Form, Found, find_form
+from .text_form import GROUPED, NUMBERLIKE, SPACED, Form, Found, find_form
 
 CODES = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 """Numbers that often stand for missing ones; whether they do, only a person can say."""
@@ -162,10 +162,12 @@ def _described(found: Found, layout: Layout, columns: list[_Column], texts: list
     marks = sorted({word for j, column in enumerate(columns) if j not in texts and j != layout.ids
                     for word in column.words if word.lower() in LIKELY_MISSING})  # fmt: skip
     names = layout.header or ()
+    words = (word for j, column in enumerate(columns) if j != layout.ids for word in column.words)
+    grouped = any(GROUPED.fullmatch(word) or SPACED.fullmatch(word) for word in words)  # what is between them may be either
     return Description(
         encoding=found.form.encoding,
         separator=None if "separator = " in asked else found.form.separator,
-        decimal=None if "decimal = " in asked else found.form.decimal,
+        decimal=None if "decimal = " in asked or (found.form.decimal == "." and grouped) else found.form.decimal,
         missing=tuple(marks),
         id=None if layout.ids is None or not names or not names[layout.ids] else names[layout.ids],
         labels=tuple(names[j] for j in texts) if names else (),

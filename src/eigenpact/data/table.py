@@ -49,6 +49,8 @@ class Table:
         Which of the texts are categories, to become features (``categories.py``).
     notes : tuple of str
         What was found out about the file, and should be said.
+    weights : (n_rows,) array, or None
+        How often each row counts, where the file's description names a column of weights.
     """
 
     X: Any
@@ -58,6 +60,7 @@ class Table:
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
+    weights: NDArray[np.float64] | None = None
 
 
 Reader = Callable[[Path, Description, int | None], Table]

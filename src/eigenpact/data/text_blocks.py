@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .findings import SHOWN, Finding
 from .layout import LIKELY_MISSING, Layout
 from .text_bytes import Block, count_lines
-from .text_form import COMMA_NUMBER, GROUPED, NUMBERLIKE, THOUSANDS, Form, likely_encoding, not_utf8, two_readings
+from .text_form import COMMA_NUMBER, GROUPED, NUMBERLIKE, SPACED, THOUSANDS, Form, likely_encoding, not_utf8, two_readings
 
 NAN_WORDS = ("", "NA", "NaN", "nan", "N/A", "n/a", "na", "#N/A", "NULL", "null", "Null")
 
@@ -268,6 +268,8 @@ def advice(cell: str, form: Form) -> str:
         return two_readings(word)
     if form.decimal == "." and GROUPED.fullmatch(word):
         return "its commas group thousands: save the file without them"
+    if SPACED.fullmatch(word):
+        return "its blanks or apostrophes group thousands: save the file without them"
     if form.decimal == "." and COMMA_NUMBER.fullmatch(word):
         return 'if the comma is the decimal sign, describe the file: decimal = ","'
     if form.decimal == "," and re.fullmatch(r"[+-]?[\d.]+(,\d+)?", word):

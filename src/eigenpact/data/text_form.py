@@ -32,6 +32,9 @@ COMMA_NUMBER = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 DOT_NUMBER = re.compile(r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?")
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}(?:(?:,\d{3}){2,}(?:\.\d*)?|,\d{3}\.\d*)")
+BETWEEN = " '\u2019\u00a0\u202f"
+SPACED = re.compile(rf"[+-]?[1-9]\d{{0,2}}(?:[{BETWEEN}]\d{{3}})+(?:[.,]\d*)?")
+"""Numbers whose thousands are grouped: by commas, and by blanks or apostrophes."""
 NUMBERLIKE = re.compile(r"\W*\d")
 """How a cell begins that holds a number and more, such as "<5" or "120/80"; a name such as "p1" begins with letters."""
 UNDEFINED_IN_CP1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")

@@ -66,12 +66,18 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
         blocks are a site.
         """
+        return self._fit(X, sites)
+
+    def _fit(self, X: Any, sites: Any, sample_weight: Any = None) -> Self:
         engine = find_engine(self.engine)
         self._check_parameters()
         held = adopt(self, engine, X, sites, gaps=self._takes_gaps)
         here: dict[str, Any] = {}
         if held is None:
             held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+            held = self._weighed(held, X, sites, sample_weight)
+        elif sample_weight is not None:
+            raise InputError("sample_weight does not go with a dask array or DataFrame; give numpy tables, one per site")
         self._elsewhere = not held and not engine.spread
         if held and not engine.spread:
             rows = sum(int(part.shape[0]) for part in held.values())
@@ -95,11 +101,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        if is_several_sites(X) or (sites is not None and self._scores_by_site):
-            raise InputError(
-                "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
-                "call fit(X), then transform for the rows of each site"
-            )
+        check_one_matrix(X, labelled=sites is not None and self._scores_by_site)
         return self.fit(X, y, sites=sites).transform(X)
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -137,6 +139,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _entrusted(self, held: dict[str, Any]) -> dict[str, Any]:
         """The rows of this process (site -> rows) as they are given to the engine."""
+        return held
+
+    def _weighed(self, held: dict[str, Any], X: Any, sites: Any, sample_weight: Any) -> dict[str, Any]:  # noqa: ARG002
+        """The rows of this process (site -> rows) with what was given as their weights."""
         return held
 
     def _least_sites(self, engine: Engine, connection: Connection) -> int:  # noqa: ARG002
@@ -291,6 +297,15 @@ class PooledEstimator(SiteEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+
+def check_one_matrix(X: Any, *, labelled: bool = False) -> None:
+    """Refuse to give scores of several sites at once."""
+    if is_several_sites(X) or labelled:
+        raise InputError(
+            "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
+            "call fit(X), then transform for the rows of each site"
+        )
 
 
 def _in_short(names: Sequence[str] | None) -> str | None:

@@ -26,6 +26,7 @@ class JointResult(Result):
     basis: Array = field(metadata=UNSEEN)
     n_components: int
     n_samples_seen: int
+    weight_sum: float | None = None
     components: Array
     mean: Array
     scale: Array

@@ -54,6 +54,7 @@ FORMS: dict[str, Any] = {
     "angle_estimate": float | None,
     "between_site_share": float,
     "between_site_share_before": float | None,
+    "weight_sum": float | None,
     "solver_used": str,
     "solver_choice": list[dict[str, str | bool | float | None]],
     "parameters": dict[str, Any],
@@ -72,7 +73,8 @@ SLACK = 1e-6
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
-    wrong = misfit({"dropped_features": [], "between_site_share_before": None} | dict(facts), FORMS)  # not in all
+    not_in_all: dict[str, Any] = {"dropped_features": [], "between_site_share_before": None, "weight_sum": None}
+    wrong = misfit(not_in_all | dict(facts), FORMS)
     if wrong:
         return wrong
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})
@@ -88,9 +90,11 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
     if wrong:
         return wrong
     names, angle, share = facts["feature_names"], facts["angle_estimate"], facts["between_site_share"]
+    weight = facts.get("weight_sum")
     good = {
         "sites": 0 < len(facts["sites"]) == len(set(facts["sites"])),
         "n_samples": facts["n_samples"] > 0,
+        "weight_sum": weight is None or 1 < weight < float("inf"),
         "rounds": facts["rounds"] >= 0,
         "setup_rounds": facts["setup_rounds"] >= 0,
         "angle_estimate": angle is None or angle >= 0,

@@ -70,7 +70,7 @@ FACTS = {
 }
 """Fitted attributes and their names in the manifest."""
 
-LATER_FACTS = {"between_site_share_before_": "between_site_share_before"}
+LATER_FACTS = {"between_site_share_before_": "between_site_share_before", "weight_sum_": "weight_sum"}
 """The same, of attributes that not every manifest has: None there."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -26,7 +26,7 @@ from ..numerics.linalg import Array, fix_signs
 from ..numerics.preparation import prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
-from .base import PooledEstimator
+from .base import PooledEstimator, check_one_matrix
 from .choices import find_joint_solver
 from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
@@ -43,6 +43,7 @@ from .plans import parts_to_prepare, plan_of
 from .preparing import Preparing
 from .projection import Projecting
 from .results import Result, precision
+from .weights import check_weightable, with_weights
 
 
 class FederatedPCA(Projecting, Preparing, PooledEstimator):
@@ -102,6 +103,9 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         What ``transform`` subtracts and divides by (zeros for ``center=False``, ones for ``scale=None``).
     noise_variance_ : float
     n_components_, n_samples_seen_, n_features_in_ : int
+        Rows of weight zero are not among those seen.
+    weight_sum_ : float or None
+        The sum of all weights; None where rows have none.
     sites_ : tuple of str
         The sites whose joint PCA this is.
     n_rounds_, n_setup_rounds_ : int
@@ -185,7 +189,49 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
     column_names: tuple[str, ...] = ()  # of rows that come as arrays, for errors: who read them from files sets it
 
+    _weighted = False
+    """Whether rows of this fit have weights."""
+
     # -- fitting --------------------------------------------------------------------------------
+
+    def fit(self, X: Any = None, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002
+        """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
+
+        X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
+        blocks are a site.
+
+        ``sample_weight`` has a number >= 0 for each row, as often as which the row counts: an array for one matrix, a list of
+        arrays for a list of sites, or a dict of arrays by the names of sites; True where the engine holds the data, whose sites
+        name a column of weights in the descriptions of their files.  Mean and scatter are weighted, so that whole numbers do what
+        repeated rows do; the n that ``explained_variance_`` divides by, less 1, is the sum of the weights, ``weight_sum_``.  All
+        weights times one number leave the components as they are.  The coordinator is told each site's sum of weights.
+
+        >>> import eigenpact as ep
+        >>> A, B = np.array([[0.0, 1.0], [2.0, 2.0], [4.0, 0.0]]), np.array([[1.0, 1.0], [3.0, 5.0]])
+        >>> weighted = ep.FederatedPCA(1).fit([A, B], sample_weight=[[1, 3, 1], [2, 1]])
+        >>> repeated = ep.FederatedPCA(1).fit([A[[0, 1, 1, 1, 2]], B[[0, 0, 1]]])
+        >>> bool(np.allclose(weighted.explained_variance_, repeated.explained_variance_)), weighted.weight_sum_
+        (True, 8.0)
+        """
+        self._weighted = sample_weight is not None and sample_weight is not False
+        if self._weighted:
+            check_weightable(missing=self.missing, prepare=self.prepare, solver=self.solver)
+        return self._fit(X, sites, sample_weight if self._weighted else None)
+
+    def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Any:
+        """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
+        check_one_matrix(X)
+        return self.fit(X, y, sites=sites, sample_weight=sample_weight).transform(X)
+
+    def _weighed(self, held: dict[str, Any], X: Any, sites: Any, sample_weight: Any) -> dict[str, Any]:
+        if sample_weight is None:
+            return held
+        if (sample_weight is True) != (X is None):
+            raise InputError(
+                "sample_weight=True is for rows that the engine holds, whose sites know the weights; weights themselves are for "
+                "rows given to fit: give the one that goes with X"
+            )
+        return held if sample_weight is True else dict(with_weights(held, X, sites, sample_weight))
 
     def _check_sizes(self, rows: int, features: int) -> None:
         check_n_components(self.n_components, rows, features)
@@ -216,7 +262,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         told = names or self.column_names
         filling = [MeanFill(told)] if self.missing == "mean" else []
         prepare = (*filling, *self.preparers(names or None))
-        problem = replace(asked, min_nonzero=self.min_nonzero or 0, prepare=prepare, features=self._told_features())
+        chosen: dict[str, Any] = {"prepare": prepare, "features": self._told_features(), "weighted": self._weighted}
+        problem = replace(asked, min_nonzero=self.min_nonzero or 0, **chosen)
         if self.missing == "em":
             if problem.features.mode == "intersection":
                 raise InputError("missing='em' models what sites lack, too: use features='union', or missing='mean'")
@@ -241,6 +288,7 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
     def _settings(self) -> dict[str, Any]:
         wanted = self.n_components if self.n_components is None else float(self.n_components)
         settings = super()._settings() | {"n_components": wanted, "prepare": [repr(preparer) for preparer in self.prepare]}
+        settings |= {"weighted": True} if self._weighted else {}
         return settings | {"agreement": settings.pop("features")}  # in a journal, features are names of columns
 
     def _check_parameters(self) -> None:
@@ -257,8 +305,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
 
     def _result(self, found: tuple[Setup, Solution], **told: Any) -> JointResult:
         setup, solution = found
-        n, d, trace, eigenvalues = setup.n_samples, setup.n_features, setup.trace, solution.eigenvalues
-        largest = min(n, d - len(setup.empty))
+        n, d, trace, eigenvalues = setup.weight, setup.n_features, setup.trace, solution.eigenvalues
+        largest = min(setup.n_samples, d - len(setup.empty))
         k, dtype = len(eigenvalues), precision(setup.single)
         basis = with_zeros(solution.basis.T, setup.empty).T  # where random starts leave roundings
         components = fix_signs(basis).T.astype(dtype)
@@ -270,7 +318,8 @@ class FederatedPCA(Projecting, Preparing, PooledEstimator):
         return JointResult(
             n_components=k,
             n_features_in=d,
-            n_samples_seen=n,
+            n_samples_seen=setup.n_samples,
+            weight_sum=setup.weights,
             basis=basis,
             components=components,
             mean=(np.zeros(d) if self.center is False else setup.mean).astype(dtype),

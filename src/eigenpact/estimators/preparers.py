@@ -19,7 +19,7 @@ from ..errors import InputError
 FORMS = {
     "log-normalize": "log-normalize, log-normalize:10000 or log-normalize:median",
     "hvg": "hvg or hvg:2000",
-    "scale": "scale, scale:robust, scale:max=10 or scale:sparse, several with commas",
+    "scale": "scale, scale:robust, scale:iqr, scale:max=10 or scale:sparse, several with commas",
     "genotypes": "genotypes, genotypes:patterson, genotypes:plink or genotypes:hail",
     "residualize": "residualize:age,sex, with the word +site for intercepts of sites",
     "batches": "batches, or batches:plain without shrinkage",

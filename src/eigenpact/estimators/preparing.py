@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.prepare.batch_adjust import own_step
 from ..algorithms.prepare.residualize import Residualize
 from ..algorithms.preparing import Preparer
+from ..data.agreement import Mode
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.preparation import KINDS, Step
 from .inputs import check_new_rows
 from .missing import check_whole_if_sparse
+from .projection import with_all_columns
 
 
 class Preparing:
@@ -24,6 +26,7 @@ class Preparing:
 
     prepare: Sequence[Preparer]
     missing: str
+    features: Mode
     preparation_: tuple[Step, ...]
     dropped_features_: tuple[int, ...]
 
@@ -64,6 +67,9 @@ class Preparing:
 
     def _checked_rows(self, X: Any) -> Any:
         """Checked rows (n, n_features), with zeros for features that were dropped, and with holes where the model fills them."""
+        if self.fills_holes and self.features == "union":
+            table, lacking, ignored = with_all_columns(self, X)
+            X = table if lacking and not ignored else X  # as a site that lacks features was fitted
         finite = "allow-nan" if self.fills_holes or self._left_out else True
         X = check_new_rows(self, X, accept_sparse=["csr", "csc"], ensure_all_finite=finite)
         check_whole_if_sparse({"X": X})
@@ -77,6 +83,12 @@ class Preparing:
         if strange:
             raise InputError(
                 f"prepare holds {strange[0]!r}, which prepares no rows; give those of ep.prepare, such as ep.prepare.Scale()"
+            )
+        kinds = [type(what).__name__ for what in self.prepare]
+        twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"prepare holds {twice} {kinds.count(twice)} times; each preparer is done once: leave out the others"
             )
         if center != "site" and any(isinstance(what, Residualize) and what.site for what in self.prepare):
             raise InputError(

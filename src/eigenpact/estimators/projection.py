@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,8 @@ def _project(
     """Scores of rows with missing features on a fitted model; :meth:`Projecting.project` explains it."""
     _check_choice("shrinkage", shrinkage, ("none", "corrected"))
     _check_choice("errors", errors, ("model", "bootstrap"))
-    if errors == "bootstrap" and n_draws < LEAST_DRAWS:
+    whole = isinstance(n_draws, Integral) and not isinstance(n_draws, bool)
+    if errors == "bootstrap" and not (whole and n_draws >= LEAST_DRAWS):
         raise InputError(f"n_draws={n_draws!r} must be a whole number >= {LEAST_DRAWS}")
     table, lacking, ignored = with_all_columns(pca, X)
     rows = check_new_rows(pca, table, accept_sparse=["csr", "csc"], ensure_all_finite="allow-nan")

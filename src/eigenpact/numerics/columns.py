@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .elsewhere import to_numpy
 from .rows import add_duplicates
 from .sources import ChangedRows, RowSource, as_rows, pieces
+from .weighted import Weighted, rows_and_weights
 
 
 def columns_nonzero(X: Any) -> NDArray[np.int64]:
@@ -20,7 +21,7 @@ def columns_nonzero(X: Any) -> NDArray[np.int64]:
     >>> columns_nonzero(np.array([[0.0, 2.0], [0.0, -1.0], [np.nan, np.nan]])).tolist()
     [0, 2]
     """
-    X = as_rows(X)
+    X = as_rows(rows_and_weights(X)[0])
     if isinstance(X, RowSource):
         found = np.zeros(X.shape[1], dtype=np.int64)
         for _, piece in pieces(X):
@@ -39,7 +40,7 @@ def columns_present(X: Any) -> NDArray[np.bool_]:
     >>> columns_present(np.array([[np.nan, 2.0], [np.nan, np.nan]])).tolist()
     [False, True]
     """
-    X = as_rows(X)
+    X = as_rows(rows_and_weights(X)[0])
     found = np.zeros(int(X.shape[1]), dtype=bool)
     if isinstance(X, RowSource):
         for _, piece in pieces(X):
@@ -62,7 +63,7 @@ def columns_missing(X: Any) -> NDArray[np.int64]:
     >>> columns_missing(np.array([[np.nan, 2.0], [np.nan, np.nan]])).tolist()
     [2, 1]
     """
-    X = as_rows(X)
+    X = as_rows(rows_and_weights(X)[0])
     found = np.zeros(int(X.shape[1]), dtype=np.int64)
     if isinstance(X, RowSource):
         if not X.facts.get("finite"):
@@ -86,6 +87,8 @@ def with_zeros(X: Any, columns: NDArray[Any]) -> Any:
     """
     if not len(columns):
         return X
+    if isinstance(X, Weighted):
+        return X.with_rows(with_zeros(X.rows, columns))
     X = as_rows(X)
     if isinstance(X, RowSource):
         return ChangedRows(X, lambda piece: with_zeros(piece, columns))

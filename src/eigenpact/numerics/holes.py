@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .linalg import Array
+from .patterns import patterns
 
 BLOCK_ELEMENTS = 1 << 20
 """Rows are taken in blocks of about so many entries, or of small matrices that belong to them."""
@@ -48,21 +49,6 @@ class Scores:
     inverses: Array
     pattern: NDArray[np.intp]
     log_determinants: Array
-
-
-def patterns(seen: Mask) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """One row for each pattern of missing entries (p,), and the pattern of each row (n,).
-
-    >>> patterns(np.array([[True, False], [True, True], [True, False]]))[1].tolist()
-    [0, 1, 0]
-    """
-    packed = np.ascontiguousarray(np.packbits(seen, axis=1))
-    keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
-    _, first, pattern = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")  # in the order of the rows
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return first[order], rank[pattern.reshape(-1)]
 
 
 def scores_with_holes(Y: Array, seen: Mask, W: Array, noise: float) -> Scores:

@@ -11,6 +11,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from .elsewhere import to_numpy
 from .linalg import Array
 from .rows import Rows
+from .weighted import rows_and_weights
 
 PASSES = 4
 """Times that leading digits are split off: each takes 53 less the digits of the number of rows."""
@@ -32,31 +34,51 @@ SPLITTER = 134217729.0
 def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
     """Sums of the columns of X (n x d), and of their squares, as pairs (d, 2); with ``holes``, NaN adds nothing.
 
+    Where rows have weights, entries and squares are multiplied by them.
+
     >>> sums, squares = column_pairs(np.array([[1e8, 1.0], [1.0, 1.0], [-1e8, 1.0]]))
     >>> sums.tolist(), squares[0].tolist()
     ([[1.0, 0.0], [3.0, 0.0]], [2e+16, 1.0])
     """
+    X, weights = rows_and_weights(X)
     rows = Rows(X)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it leaves
-        if rows.sparse:
-            entries, columns = rows.X.data.astype(np.float64), rows.X.indices
-            return _of_block(entries, rows.n, rows.d, columns)
         sums, squares = np.zeros((rows.d, 2)), np.zeros((rows.d, 2))
-        for block in rows._blocks(small=True):
-            some, step = to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
-            for begin in range(0, len(some), step):
-                part = some[begin : begin + step]
-                part = np.where(np.isnan(part), 0.0, part) if holes else part
-                first, second = _of_block(part, len(part), rows.d, None)
-                sums, squares = add(sums, first), add(squares, second)
+        for begin, part, columns in _entries(rows):
+            own = None if weights is None else weights[begin : begin + part.shape[0]]
+            if columns is not None:
+                own = None if own is None else np.repeat(own, np.diff(part.indptr))
+                first, second = _of_block(part.data.astype(np.float64), part.shape[0], rows.d, columns, own)
+            else:
+                filled = np.where(np.isnan(part), 0.0, part) if holes else part
+                first, second = _of_block(filled, len(filled), rows.d, None, None if own is None else own[:, None])
+            sums, squares = add(sums, first), add(squares, second)
     return sums, squares
 
 
-def _of_block(entries: Array, n: int, d: int, columns: Any) -> tuple[Array, Array]:
+def _entries(rows: Rows) -> Iterator[tuple[int, Any, Any]]:
+    """Rows a few at a time: the number of the first, the rows, and the columns of what is stored if they are sparse."""
+    if rows.sparse:
+        yield from ((first, part.X, part.X.indices) for first, part in rows._parts())
+        return
+    first = 0
+    for block in rows._blocks(small=True):
+        some, step = to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
+        for begin in range(0, len(some), step):
+            yield first + begin, some[begin : begin + step], None
+        first += len(some)
+
+
+def _of_block(entries: Array, n: int, d: int, columns: Any, weights: Array | None = None) -> tuple[Array, Array]:
     """Of dense rows (n x d), or of sparse entries with their ``columns``: sums, and sums of squares, as pairs."""
-    squares, left = two_product(entries, entries)
-    sums = exact_sums(entries, n, d, columns)
-    return sums, add(exact_sums(squares, n, d, columns), exact_sums(left, n, d, columns))
+    if weights is None:
+        squares, left = two_product(entries, entries)
+        sums = exact_sums(entries, n, d, columns)
+        return sums, add(exact_sums(squares, n, d, columns), exact_sums(left, n, d, columns))
+    once, rest = two_product(np.broadcast_to(weights, entries.shape), entries)
+    squares, left = two_product(once, entries)
+    sums = add(exact_sums(once, n, d, columns), exact_sums(rest, n, d, columns))
+    return sums, add(exact_sums(squares, n, d, columns), exact_sums(left + rest * entries, n, d, columns))
 
 
 def exact_sums(entries: Array, n: int, d: int, columns: Any = None) -> Array:
@@ -150,10 +172,10 @@ def cross_deviations(n: float, means: tuple[Any, Array], sums: tuple[Array, Arra
     return found[..., 0] + found[..., 1]
 
 
-def deviations(n: Any, mean: Array, sums: Array, squares: Array) -> Array:
+def deviations(n: Any, mean: Array, sums: Array, squares: Array, rest: float = 0.0) -> Array:
     """Squared deviations about the mean (d,) that n rows have, from pairs of their sums and squares (d, 2); all of them for (2,).
 
-    n may differ by feature (d,).
+    n may differ by feature (d,), and be a sum of weights, of which a pair has the ``rest``.
 
     That is the sum of x^2 - 2 m x + m^2: of numbers that cancel, with twice the digits.
 
@@ -162,8 +184,9 @@ def deviations(n: Any, mean: Array, sums: Array, squares: Array) -> Array:
     [2.0]
     """
     twice = _times(_times(sums, -2.0), mean)
-    own = _times(np.stack(two_product(mean, mean), axis=-1), np.asarray(n, dtype=np.float64))
-    shift = add(twice, own)
+    square = np.stack(two_product(mean, mean), axis=-1)
+    own = _times(square, np.asarray(n, dtype=np.float64))
+    shift = add(twice, add(own, _times(square, rest)) if rest else own)
     found = add(squares, shift if squares.ndim > 1 else added_up(shift))
     return np.maximum(found[..., 0] + found[..., 1], 0.0)
 

@@ -20,6 +20,7 @@ from . import changes  # noqa: F401  # which registers what is there
 from .kinds import KINDS as KINDS
 from .linalg import Array
 from .sources import ChangedRows, RowSource, as_rows, is_on_disk
+from .weighted import Weighted
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,8 @@ class Step:
 
     def apply(self, X: Any) -> Any:
         """Changed rows (n x d); X stays as it is.  Those of a source are changed when they are read."""
+        if isinstance(X, Weighted):
+            return X.with_rows(self.apply(X.rows))
         check_dense_enough(X, self.kind)
         if isinstance(X := as_rows(X), RowSource):
             return ChangedRows(X, self.apply)
@@ -67,7 +70,9 @@ def check_dense_enough(X: Any, kind: str) -> None:
 
 
 def check_preparable(X: Any) -> None:
-    """Refuse rows of another array library, such as a GPU's."""
+    """Refuse rows of another array library, such as a GPU's, and those with weights, which nothing here is found by."""
+    if isinstance(X, Weighted):
+        raise InputTypeError("rows with weights cannot be prepared; prepare them before, or leave the weights out")
     if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray | RowSource) or is_on_disk(X)):
         raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
 

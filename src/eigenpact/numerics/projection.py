@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .linalg import Array
+from .patterns import patterns
 
 UNDETERMINED = 1e-6
 """Eigenvalues of G are between 0 and 1; where the least is below this, the observed features do not determine the scores."""
@@ -63,7 +64,7 @@ def scores_of(Y: Array, seen: NDArray[np.bool_], Z: Array, variances: Array, noi
     """
     matters = np.any(Z != 0, axis=1)
     seen = seen & matters
-    first, pattern = _patterns(seen)
+    first, pattern = patterns(seen)
     kinds = seen[first]
     G = _products(kinds, Z)
     whole = np.count_nonzero(kinds, axis=1) == np.count_nonzero(matters)
@@ -74,15 +75,6 @@ def scores_of(Y: Array, seen: NDArray[np.bool_], Z: Array, variances: Array, noi
     explained = 2 * np.einsum("ni,ni->n", scores, b) - np.einsum("ni,nij,nj->n", scores, G[pattern], scores)
     residual = np.maximum(np.einsum("ij,ij->i", Y, Y) - explained, 0.0)
     return Scores(scores, pattern, covariance, missing, by_prior, solution, residual, np.count_nonzero(kinds, axis=1)[pattern])
-
-
-def _patterns(seen: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """A row of each pattern, and the number of each row's pattern (n,)."""
-    if seen.all():
-        return np.zeros(min(1, len(seen)), dtype=np.intp), np.zeros(len(seen), dtype=np.intp)
-    bits = np.ascontiguousarray(np.packbits(seen, axis=1))
-    _, first, pattern = np.unique(bits.view(f"V{bits.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    return first, pattern
 
 
 def _products(kinds: NDArray[np.bool_], Z: Array) -> Array:

@@ -9,7 +9,7 @@ memory, so results are the same to the bit wherever rows in memory are taken in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import array_api_compat
@@ -24,6 +24,8 @@ from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
 from .sources import RowSource, as_rows, pieces
 from .sparse_rows import SparseRows, add_duplicates, better, far_features, sparse_parts
+from .weighted import Weighted, rows_and_weights, total_weight
+from .weighted_sparse import WeightedSparseRows, weighted_far, weighted_parts
 
 __all__ = ["DENSE_SIDE", "Rows", "add_duplicates", "slices"]
 
@@ -42,8 +44,9 @@ class Rows:
 
     Parameters
     ----------
-    X : (n, d) array, sparse matrix or RowSource
-        Entries that a sparse matrix stores more than once are added up, in a copy.
+    X : (n, d) array, sparse matrix or RowSource, or Weighted rows
+        Entries that a sparse matrix stores more than once are added up, in a copy.  Rows of Y are multiplied by the roots of
+        their weights.
     mean, scale : (d,) arrays or None
         None leaves the rows as they are, without a copy.
     left : (d,) array, optional
@@ -51,6 +54,7 @@ class Rows:
     """
 
     def __init__(self, X: Any, mean: Array | None = None, scale: Array | None = None, left: Array | None = None) -> None:
+        X, self.weights = rows_and_weights(X)
         X = as_rows(X)
         self.streamed = isinstance(X, RowSource)
         self.sparse = X.sparse if self.streamed else scipy.sparse.issparse(X)
@@ -62,21 +66,37 @@ class Rows:
         self._whole: Any = None
         self._part: SparseRows | None = None
 
+    @cached_property
+    def weight(self) -> float:
+        """The sum of the weights; the number of rows where they have none."""
+        return float(self.n) if self.weights is None else total_weight(self.weights)
+
     # -- what leaves the operator ---------------------------------------------------------------
 
     def column_sums(self) -> Array:
-        """Sums of the columns of X itself (d,), neither centred nor scaled, to the last digits whatever n is.
+        """Sums of the columns of X itself (d,), times the weights, neither centred nor scaled, to the last digits whatever n is.
 
         A long sum loses digits.  The sum of what is left after the mean of a block is subtracted gives them back.
         """
         if self.sparse:
             return _total(part.column_sums() for _, part in self._parts())
+        if self.weights is not None:
+            return _total(_weighted_sums(b, w) for b, w in Rows(self.X)._with_weights(self.weights))
         return _total(_sums(block) for block in Rows(self.X)._blocks(small=True))
 
     def column_moments(self) -> tuple[Array, Array]:
-        """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another."""
+        """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
+
+        Where rows have weights, both are sums over rows times their weights.
+        """
         if self.sparse:
             return _totals(part.column_moments() for _, part in self._parts())
+        if self.weights is not None:
+            plain = Rows(self.X, self.mean, self.scale, self.left)
+            return _totals(
+                (_namespace(b).sum(w * b, axis=0), _namespace(b).sum(w * b * b, axis=0))
+                for b, w in plain._with_weights(self.weights)
+            )
         return _totals((_namespace(b).sum(b, axis=0), _namespace(b).sum(b * b, axis=0)) for b in self._blocks(small=True))
 
     def column_squares(self) -> Array:
@@ -141,7 +161,9 @@ class Rows:
         """The inner products of the rows, Y Y^T (n x n); all rows are in memory meanwhile."""
         if self.sparse:
             return (
-                Rows(self.X[:], self.mean, self.scale, self.left).row_products() if self.streamed else self._only().row_products()
+                Rows(self._weighed(self.X[:]), self.mean, self.scale, self.left).row_products()
+                if self.streamed
+                else self._only().row_products()
             )
         xp, blocks = _namespace(self.X), list(self._blocks(lasting=True))
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
@@ -150,9 +172,10 @@ class Rows:
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
         if self.sparse or _is_numpy(self.X):
-            return Rows(self.X[index], self.mean, self.scale, self.left)
+            return Rows(self._weighed(self.X[index], index), self.mean, self.scale, self.left)
         there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
-        return Rows(_namespace(self.X).take(self.X, there, axis=0), self.mean, self.scale, self.left)
+        taken = _namespace(self.X).take(self.X, there, axis=0)
+        return Rows(self._weighed(taken, index), self.mean, self.scale, self.left)
 
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
@@ -168,7 +191,9 @@ class Rows:
     def far(self) -> NDArray[np.intp]:
         """Sparse features (f,) that are centred first, from which alone what rounding left of the mean is subtracted."""
         if self.streamed:
-            return far_features(self.X, self.mean) if self.mean is not None else np.zeros(0, dtype=np.intp)
+            if self.mean is None:
+                return np.zeros(0, dtype=np.intp)
+            return far_features(self.X, self.mean) if self.weights is None else weighted_far(self.X, self.weights, self.mean)
         return self._only().far()[0]
 
     # -- how ------------------------------------------------------------------------------------
@@ -185,11 +210,16 @@ class Rows:
     def _only(self) -> SparseRows:
         """All rows of a sparse matrix in memory; made once, because which features it centres first is kept."""
         if self._part is None:
-            self._part = SparseRows(self.X, self.mean, self.scale, self.left)
+            agreed = self.mean, self.scale, self.left
+            self._part = (
+                SparseRows(self.X, *agreed) if self.weights is None else WeightedSparseRows(self.X, self.weights, *agreed)
+            )
         return self._part
 
     def _parts(self) -> Iterator[tuple[int, SparseRows]]:
         """Sparse rows, all or some after the others, and the number of the first of them."""
+        if self.streamed and self.weights is not None:
+            return weighted_parts(self.X, self.weights, self.mean, self.scale, self.left)
         if self.streamed:
             return sparse_parts(self.X, self.mean, self.scale, self.left)
         return iter([(0, self._only())])
@@ -201,13 +231,26 @@ class Rows:
 
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred."""
-        for X in (part.X for _, part in self._parts()):
+        for first, X in ((first, part.X) for first, part in self._parts()):
             for where in slices(X.shape[0], self.d):
-                yield from Rows(X[where].toarray(), self.mean, self.scale, self.left)._blocks()
+                dense = self._weighed(X[where].toarray(), slice(first + where.start, first + where.stop))
+                yield from Rows(dense, self.mean, self.scale, self.left)._blocks()
+
+    def _weighed(self, X: Any, which: Any = slice(None)) -> Any:
+        """Some of the rows, X, with their weights where they have any; ``which`` they are."""
+        return X if self.weights is None else Weighted(X, self.weights[which])
+
+    def _with_weights(self, weights: Array) -> Iterator[tuple[Any, Any]]:
+        """Dense rows of Y, a block at a time, with these weights (n x 1), where X lies."""
+        first = 0
+        for block in self._blocks(small=True):
+            yield block, _like(weights[first : first + block.shape[0], None], self.X)
+            first += block.shape[0]
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted, converted or read, since then nothing is copied."""
-        plain = self.mean is None and self.scale is None and self.X.dtype == _namespace(self.X).float64
+        plain = self.mean is None and self.scale is None and self.weights is None
+        plain = plain and self.X.dtype == _namespace(self.X).float64
         return max(1, self.n) if plain and not self.streamed else self._block_rows()
 
     def _block_rows(self) -> int:
@@ -225,6 +268,7 @@ class Rows:
         xp = _namespace(self.X)
         mean, left, scale = (None if a is None else _like(a, self.X) for a in (self.mean, self.left, self.scale))
         step = self._block_rows() if small else self._step()
+        root, first = None if self.weights is None else np.sqrt(self.weights)[:, None], 0
         copied = not self.streamed and not (mean is None and left is None and scale is None)
         memory = np.empty((min(step, self.n), self.d)) if copied and _is_numpy(self.X) and not lasting else None
         for read in self._read(step):
@@ -238,6 +282,8 @@ class Rows:
                 elif copied:
                     block = xp.astype(block, xp.float64, copy=True) if mean is None else block - mean
             _centre(block, None, left, scale)
+            if root is not None:
+                block, first = block * _like(root[first : first + block.shape[0]], self.X), first + block.shape[0]
             if step >= self.n:
                 self._whole = block
             yield block
@@ -284,6 +330,15 @@ def _sums(block: Any) -> Any:
     with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
         centre = sums / n
         return better(sums, n * centre + xp.sum(block - centre, axis=0), xp)
+
+
+def _weighted_sums(block: Any, weights: Any) -> Any:
+    """Sums of the columns of a dense block times its weights (n x 1), to the last digits."""
+    xp = _namespace(block)
+    sums, total = xp.sum(weights * block, axis=0), xp.sum(weights)
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
+        centre = sums / total
+        return better(sums, total * centre + xp.sum(weights * (block - centre), axis=0), xp)
 
 
 def _is_numpy(x: Any) -> bool:

@@ -8,6 +8,9 @@ what that left, and is subtracted, too.  With W = (X - 1 c^T) - 1 l^T and s = (c
 
     Y = (W + 1 s^T) D^-1,    Y^T Y Z = D^-1 [ W^T (W A) + n s s^T A ],    A = D^-1 Z.
 
+Where rows have weights, c and l are weighted means, n is the sum of the weights, and rows of W and Y are multiplied by the roots
+of theirs.
+
 A constant column of X is zero in W, whatever is agreed.  In X - 1 c^T it need not be: 0.3 added up 120 times and divided by 120
 is not 0.3, and one tiny number in every row, with a scale that no variance bounds, is as good as a huge one.  (Of sparse features
 that are centred implicitly l stays in W; they vary more than that.)  Two products of large numbers that cancel are still possible
@@ -25,6 +28,7 @@ import numpy as np
 
 from .linalg import Array
 from .rows import Rows
+from .weighted import weight_of
 
 
 class SiteRows(Rows):
@@ -32,7 +36,7 @@ class SiteRows(Rows):
 
     Parameters
     ----------
-    X : (n, d) array, sparse matrix or RowSource
+    X : (n, d) array, sparse matrix or RowSource, or Weighted rows
     mean, scale : (d,) arrays or None
         As agreed.
     own : (2, d) array
@@ -41,7 +45,7 @@ class SiteRows(Rows):
 
     def __init__(self, X: Any, mean: Array | None, scale: Array | None, own: Array) -> None:
         super().__init__(X, mean, scale)
-        self._own, self._left = Rows(self.X, own[0], left=own[1]), own[1]
+        self._own, self._left = Rows(self._weighed(self.X), own[0], left=own[1]), own[1]
         self._away = own[0] if mean is None else own[0] - mean
 
     def _shifts(self) -> tuple[Array, Array]:
@@ -57,7 +61,7 @@ class SiteRows(Rows):
         S: Array = self._own.scatter()
         shift, left = self._shifts()
         crossed = np.outer(shift, left)
-        S = S + self.n * (crossed + crossed.T + np.outer(shift, shift))
+        S = S + self.weight * (crossed + crossed.T + np.outer(shift, shift))
         return S if self.scale is None else S / self.scale / self.scale[:, None]
 
     def scatter_action(self, Z: Array) -> Array:
@@ -65,13 +69,13 @@ class SiteRows(Rows):
         A = Z if self.scale is None else Z / self.scale[:, None]
         shift, left = self._shifts()
         between = np.outer(shift, left @ A + shift @ A) + np.outer(left, shift @ A)
-        G: Array = self._own.scatter_action(A) + self.n * between
+        G: Array = self._own.scatter_action(A) + self.weight * between
         return G if self.scale is None else G / self.scale[:, None]
 
 
 def own_mean(X: Any) -> tuple[Array, Array]:
     """The mean c of the rows with the mean of what it leaves of them, as (2, d), and the squares about both together (d,)."""
-    n = max(1, int(X.shape[0]))
+    n = weight_of(X) or 1.0
     c = Rows(X).column_sums() / n
     sums, squares = Rows(X, c).column_moments()
     left = sums / n

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .linalg import Array
 from .sources import RowSource
+from .weighted import rows_and_weights
 
 SAMPLE = 2000
 """Rows whose quartiles are looked at, at most."""
@@ -85,6 +86,7 @@ def quartiles(X: Any, *, most: int = SAMPLE, least: int = LEAST_ROWS) -> Array |
     >>> quartiles(np.arange(10.0).reshape(5, 2)).tolist()
     [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
     """
+    X = rows_and_weights(X)[0]
     n, d = X.shape
     if scipy.sparse.issparse(X) or d > MOST_COLUMNS or n < least:
         return None

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from ..estimators import FederatedPCA
+from ..estimators.exchange.scikit import check_exportable
 from ..numerics.preparation import KINDS
 from ..storage import check_file_target, replacing
 from .messages import bytes_text, sums_told, what_left
@@ -37,7 +36,7 @@ def model_card(pca: FederatedPCA, *, title: str = "", use: str = "") -> str:
     <BLANKLINE>
     For the study's own analyses.
     """
-    check_is_fitted(pca)
+    check_exportable(pca)
     parts = [
         f"# {_line(title) or f'Principal components of {len(pca.sites_)} site{_s(len(pca.sites_))}'}",
         f"## Who may use it\n\n{use.strip() or NOT_STATED}",

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..numerics.elsewhere import to_numpy
 from ..numerics.sources import RowSource, as_rows, pieces
+from ..numerics.weighted import rows_and_weights
 from .local import local
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()
     """The digest of rows X (n x d): a dense array of any library, on disk or on a GPU, or a scipy.sparse matrix.
 
     Memory order, the library and how a sparse matrix is stored do not matter; dtype, order of the rows, the sign of a zero, and
-    whether the rows are sparse do.
+    whether the rows are sparse do, and their weights, where they have any.
 
     >>> X, key = np.arange(6.0).reshape(3, 2), bytes(32)
     >>> digest_of(X, key) == digest_of(np.asfortranarray(X), key), digest_of(X, key) == digest_of(X[::-1], key)
@@ -57,6 +58,7 @@ def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()
     >>> digest_of(X, key, "A") == digest_of(X, key, "B")
     False
     """
+    X, weights = rows_and_weights(X)
     X = as_rows(X)
     sparse = X.sparse if isinstance(X, RowSource) else hasattr(X, "tocsr")
     parts = [hashlib.blake2b(key=key, digest_size=32) for _ in range(3 if sparse else 1)]
@@ -71,6 +73,8 @@ def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()
         whole.update(len(text).to_bytes(8, "little") + text)
     for part in parts:
         whole.update(part.digest())
+    if weights is not None:
+        whole.update(np.ascontiguousarray(weights, dtype="<f8").data)
     return whole.digest()
 
 

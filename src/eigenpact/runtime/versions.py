@@ -7,7 +7,7 @@ over rows that differ from those of an earlier run by fewer than ``min_changed_r
 It keeps a hash of every row (8 bytes, keyed with what only the site knows) for each version of its rows of which anything left,
 in a folder beside its ledger that is its owner's alone.  The order of rows does not matter, how often one stands there does; nor
 does it matter whether they are sparse or in single precision, if the numbers are the same.  A row that was corrected counts as
-one row.  Exact repeats are no other version.
+one row, and so does one whose weight was changed.  Exact repeats are no other version.
 
 What this does not find: the same people with other columns, in other units or rounded otherwise, which are other rows to it; and
 more than two versions that together, though no two of them, differ by few rows.
@@ -26,6 +26,7 @@ import numpy as np
 from ..errors import FileError, PolicyError
 from ..numerics.elsewhere import to_numpy
 from ..numerics.sources import RowSource, as_rows, pieces
+from ..numerics.weighted import Weighted
 from ..storage import read_regular, replace_private, writing
 from .fingerprint import PIECE_BYTES
 
@@ -120,7 +121,11 @@ class Versions:
 
 
 def _rows(X: Any, d: int) -> Iterator[bytes]:
-    """The bytes of one row after the other, the same for the same numbers."""
+    """The bytes of one row after the other, the same for the same numbers; its weight, if not 1, is at their end."""
+    if isinstance(X, Weighted):
+        for row, weight in zip(_rows(X.rows, d), X.weights, strict=True):
+            yield row if weight == 1 else row + weight.tobytes()
+        return
     if isinstance(X := as_rows(X), RowSource):
         for _, piece in pieces(X):
             yield from _rows(piece, d)

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import RobustScaler
 
 import eigenpact as ep
 from eigenpact.algorithms.prepare.highly_variable import dispersions
@@ -300,7 +301,7 @@ def test_columns_are_found_by_name():
         (lambda: ep.prepare.LogNormalize(0), 'target_sum=0 must be a number > 0, or "median"'),
         (lambda: ep.prepare.HighlyVariable(0), "n_top=0 must be a whole number >= 1"),
         (lambda: ep.prepare.HighlyVariable(flavor="cell"), "flavor='cell' must be one of seurat, cell_ranger"),
-        (lambda: ep.prepare.Scale("iqr"), "by='iqr' must be one of standard, robust"),
+        (lambda: ep.prepare.Scale("mad"), "by='mad' must be one of standard, robust, iqr"),
         (lambda: ep.prepare.Scale(max_value=-1), "max_value=-1 must be a number > 0, or None"),
         (lambda: ep.prepare.GenotypeScale("x"), "by='x' must be one of patterson, plink, hail"),
         (lambda: ep.prepare.Residualize([]), "must be names or numbers of columns, at least one"),
@@ -310,6 +311,16 @@ def test_columns_are_found_by_name():
 def test_parameters_are_refused_with_what_is_allowed(make, said):
     with pytest.raises(InputError, match=said):
         make()
+
+
+def test_the_same_preparer_twice_is_refused():
+    """A site keeps one step of a kind: the fit would do the last, transform both."""
+    for twice in (
+        [ep.prepare.Scale(), ep.prepare.Scale()],
+        [ep.prepare.Scale(), ep.prepare.LogNormalize(), ep.prepare.Scale("iqr")],
+    ):
+        with pytest.raises(InputError, match="prepare holds Scale 2 times"):
+            fitted(COUNTS, *twice)
 
 
 def test_counts_that_are_none_are_refused():
@@ -395,6 +406,31 @@ def test_robust_scales_are_the_lower_medians_of_the_pooled_rows():
     sizes = np.sort(np.abs(X - step.arrays["centre"]), axis=0)[49] * 1.4826022185056018
     assert np.allclose(step.arrays["centre"], lower, rtol=1e-7, atol=0)
     assert np.allclose(step.arrays["scale"], sizes, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("far", [0.0, 1e6])
+def test_quartiles_are_scikit_learn_s_robust_scaling_of_the_pooled_rows(far, secure):
+    """With 4 m + 1 rows a quartile is an entry, whoever counts; columns far from zero, tiny, with gross errors, and constant."""
+    X = RNG.normal(0.0, 2.0, size=(101, 5)) * [1, 10, 1e-6, 1, 0] + far
+    X[:20, 3] += 50
+    pca = fitted(X, ep.prepare.Scale("iqr"), sites=np.repeat(["A", "B", "C"], [50, 30, 21]), k=2, secure=secure)
+    truth, step = RobustScaler().fit(X), pca.preparation_[0]
+    assert np.allclose(step.arrays["centre"], truth.center_, rtol=1e-8, atol=0)
+    few = [0, 1, 3] if far else [0, 1, 2, 3]  # 1e-6 beside 1e6 has few digits
+    assert np.allclose(step.arrays["scale"][few], truth.scale_[few], rtol=1e-7, atol=0)
+    assert step.arrays["scale"][4] == 1
+    same_components(pca, step.apply(X), tol=1e-8)
+
+
+def test_quartiles_take_the_lower_entry_and_leave_missing_ones_out():
+    X = RNG.normal(size=(90, 3))
+    X[::7, 1] = np.nan
+    step = fitted(X, ep.prepare.Scale("iqr"), sites=np.repeat(["A", "B"], 45), k=1, missing="mean").preparation_[-1]
+    filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    low, high = np.percentile(filled, [25, 75], axis=0, method="inverted_cdf")
+    assert np.allclose(step.arrays["scale"], high - low, rtol=1e-7)
+    assert ep.prepare.parse("scale:iqr,max=5") == ep.prepare.Scale("iqr", max_value=5.0)
 
 
 def test_a_covariate_called_by_a_number_is_the_column_of_that_name():

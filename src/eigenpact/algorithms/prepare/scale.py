@@ -1,17 +1,19 @@
-"""Columns about a common centre and in a common unit: means and standard deviations, or medians and median deviations.
+"""Columns about a common centre and in a common unit: means and standard deviations, or medians and what is robust.
 
 Problem
     Entries x_j of all sites become (x_j - c_j) / s_j, cut to [-m, m] if a ``max_value`` m is given.  c_j and s_j are the pooled
     mean and standard deviation (n - 1 in the denominator, as scanpy's ``scale``), or the pooled median and 1.4826 times the
-    median size of deviations from it, which gross errors cannot move.  Of two middle entries the lower one is taken.
+    median size of deviations from it, which gross errors cannot move, or the distance of the pooled quartiles, as scikit-learn's
+    ``RobustScaler`` has it.  Of two entries around a median or quartile the lower one is taken.
 
 Rounds
     "standard": two, as in ``moments.py``.  "robust": one for counts, eight for medians, eight for deviations (``medians.py``).
-    Then every site is told centre and scale.
+    "iqr": one for counts, eight for medians, eight for both quartiles (``quartiles.py``).  Then every site is told
+    centre and scale.
 
 Leaves the site
     "standard": n_i and three vectors of length d, summed.  "robust": counts, d x 32 in each round, summed; the median they lead
-    to is an entry of some site, known to nine digits.
+    to is an entry of some site, known to nine digits.  "iqr": the same, then d x 2 x 32; quartiles are entries, too.
 
 References
     F. A. Wolf, P. Angerer, F. J. Theis, "SCANPY", Genome Biol. 19 (2018): ``scale``.
@@ -35,8 +37,9 @@ from ..parameters import check_choice, check_positive
 from ..robust.thresholds import NORMAL_MEDIAN
 from .keeping import keeping, names_for
 from .moments import observed_pairs, observed_sums, pooled_means, pooled_squares
+from .quartiles import count_quarters, quartiles
 
-By = Literal["standard", "robust"]
+By = Literal["standard", "robust", "iqr"]
 
 CONSTANT = 1e-13
 """A standard deviation below this share of the mean is rounding: the column is constant."""
@@ -60,8 +63,9 @@ class Scale:
 
     Parameters
     ----------
-    by : "standard" or "robust"
-        Mean and standard deviation (n - 1), or median and 1.4826 times the median deviation.
+    by : "standard", "robust" or "iqr"
+        Mean and standard deviation (n - 1); or median and 1.4826 times the median deviation; or median and the distance of the
+        quartiles.
     max_value : float, optional
         Cut what is larger in size, after scaling.
     center : bool
@@ -83,8 +87,9 @@ class Scale:
 
     part: ClassVar[Part] = Part(
         "Columns centred and scaled",
-        {Sum: (observed_sums, observed_pairs, count_parts), Local: (keep_scale,)},
-        'Of `Scale`; `count_parts` runs with `by="robust"`, `observed_pairs` with "standard".',
+        {Sum: (observed_sums, observed_pairs, count_parts, count_quarters), Local: (keep_scale,)},
+        'Of `Scale`; `count_parts` runs with `by="robust"` and "iqr", then `count_quarters` with "iqr"; `observed_pairs` with '
+        '"standard".',
     )
 
     def __post_init__(self) -> None:
@@ -94,7 +99,7 @@ class Scale:
 
     async def agree(self) -> Step:
         """Agree on centre and scale."""
-        centre, scale = await (_standard() if self.by == "standard" else _robust())
+        centre, scale = await (_standard() if self.by == "standard" else _robust(self.by))
         arrays = {
             "centre": centre,
             "scale": scale,
@@ -113,8 +118,12 @@ async def _standard() -> tuple[Array, Array]:
     return mean, np.where(scale > CONSTANT * np.abs(mean), scale, 1.0)
 
 
-async def _robust() -> tuple[Array, Array]:
+async def _robust(by: By) -> tuple[Array, Array]:
     _, observed, _ = await pooled_means()
     centre = await medians(observed, np.zeros(len(observed)), CENTRE_ROUNDS, deviations=False)
-    sizes = await medians(observed, centre, CENTRE_ROUNDS, deviations=True) / NORMAL_MEDIAN
+    if by == "iqr":
+        low, high = (await quartiles(observed, centre)).T
+        sizes = high - low
+    else:
+        sizes = await medians(observed, centre, CENTRE_ROUNDS, deviations=True) / NORMAL_MEDIAN
     return centre, np.where(sizes > 1e-12 * np.abs(centre), sizes, 1.0)

@@ -40,6 +40,7 @@ from ..options import (
     Secure,
     Seed,
     Tol,
+    Weights,
 )  # fmt: skip
 from ..progress import shown_waiting
 from ..running import Settings
@@ -127,6 +128,7 @@ def run(
     round_timeout: Annotated[float, typer.Option(help="Seconds until a silent site is left out.")] = 60.0,
     features: FeaturesOption = Features.strict,
     check_units: CheckUnits = False,
+    weights: Weights = False,
     secure: Secure = False,
     go_on_without: GoOnWithout = 0,
     resume: Annotated[str | None, typer.Option(help="Go on with a run that was cut short: its name.")] = None,
@@ -154,7 +156,7 @@ def run(
         asked = Run(
             components, target, solver, center, scale, tol, max_rounds, seed, overwrite, named, min_sites, round_timeout,
             secure=secure, go_on_without=go_on_without, prepare=prepare or [], missing=missing,
-            features=str(features), check_units=check_units,
+            features=str(features), check_units=check_units, weights=weights,
         )  # fmt: skip
     raise typer.Exit(_carried_out(asked, folder, owned, new=resume is None, quiet=quiet))
 

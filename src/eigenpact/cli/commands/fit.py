@@ -86,12 +86,12 @@ def command(
         plain = missing == Missing.em and start == "random" and proxy is None  # the estimator finds what goes with it
         chosen = solver if plain else _solver(solver, where, start, proxy)
         pca = asked.estimator(solver=chosen, engine=engine, journal=journal)
-        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "quiet": quiet}
+        asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "weights": True, "quiet": quiet}
         read = read_together(files, comm, proxy, asked.check_output, descriptions, limit, **asked_for)
         if leads and not quiet and not read.report.nothing_changed:
             tell(stderr(), "\n".join(read.report.lines()), "yellow")
         pca.set_params(prepare=pca.preparers(read.names))
-        code = run(asked, pca, read.held, read.names, report=read.report, leads=leads, quiet=quiet)
+        code = run(asked, pca, read.held, read.names, report=read.report, weights=read.weights, leads=leads, quiet=quiet)
     except EigenpactError:
         if not leads:  # rank 0 tells it
             raise typer.Exit(2) from None

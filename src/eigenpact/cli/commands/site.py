@@ -12,6 +12,7 @@ import typer
 from ...data.description import Description
 from ...data.readers import read_table
 from ...data.site_rows import compared_with
+from ...data.weighing import weighed
 from ...engines import signals
 from ...engines.federation import running
 from ...engines.federation.identities import public_of
@@ -144,7 +145,7 @@ def describe(
     rules.load()
     check_lacking(data, lacking, compares=rules.compare_columns)
     check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing)
-    check_rows(X, rules)
+    check_rows(weighed(X, table), rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     said = describe.absolute() if describe else None
     facts = site_settings.describe(name, data.absolute(), agreed, rules, written, description=said)

@@ -10,9 +10,11 @@ import typer
 
 from ...data.site_rows import compared_with
 from ...data.suggestion import examine
+from ...data.weighing import weighed
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
+from ...numerics.weighted import rows_spoken_of
 from ...runtime import Policy, read_site_ledger
 from ...runtime.holes import Holes
 from .. import tables
@@ -96,7 +98,7 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     except EigenpactError:
         found["wrong features"] = True
         raise
-    found["rows"], notes = X, "".join(f"\n{note}" for note in table.notes)
+    found["rows"], notes = weighed(X, table), "".join(f"\n{note}" for note in table.notes)
     holes = Holes.of(X, kit.federation.features).told()
     check_holes(site.data, holes, fills=rules is not None and rules.fill_missing)
     if lacking or holes:
@@ -152,14 +154,15 @@ def _ledger(site: SiteFile, _found: dict[str, Any]) -> str:
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
     check_rows(found["rows"], found["a policy"])
-    return f"{found['rows'].shape[0]}, at least {found['a policy'].min_rows} are needed"
+    return f"{rows_spoken_of(found['rows'])}, at least {found['a policy'].min_rows} are needed"
 
 
 def check_rows(X: Any, policy: Policy) -> None:
-    """Refuse a table (n x d) with fewer rows than its own policy asks for."""
-    n, least = X.shape[0], policy.min_rows
+    """Refuse a table (n x d) with fewer rows than its own policy asks for; those of little weight count little."""
+    n, least = rows_spoken_of(X), policy.min_rows
     if n < least:
-        raise InputError(f"{n} rows, but min_rows = {least} in the policy; this site would refuse every run")
+        counted = "" if n == X.shape[0] else " (by their weights)"
+        raise InputError(f"{n} rows{counted}, but min_rows = {least} in the policy; this site would refuse every run")
 
 
 def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:

@@ -59,9 +59,17 @@ def command(
     if project or errors or shrinkage is Shrinkage.corrected:
         _project(output, pca, table, file, errors=errors, shrinkage=str(shrinkage))
         return
-    X = _in_order(pca, table, file)
+    X = _placed(pca, table, file) if _lacks_what_is_filled(pca, table) else _in_order(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
     write_scores(output, pca, X, table.row_ids)
+
+
+def _lacks_what_is_filled(pca: FederatedPCA, table: Table) -> bool:
+    """Whether a table lacks features that a site may lack too, and that the model fills, and has no others."""
+    names = getattr(pca, "feature_names_in_", None)
+    if names is None or table.feature_names is None or table.categorical or pca.features != "union" or not pca.fills_holes:
+        return False
+    return table.variants is not None or set(table.feature_names) < {str(name) for name in names}
 
 
 def _in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
+from ...numerics.weighted import rows_spoken_of
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.holes import Holes
@@ -149,7 +150,7 @@ class SiteFacts:
                 "rule data: this site's table is not the one that the site was started with; its owner stops the site, looks at "
                 "the table, and starts the site again"
             )
-        facts: dict[str, Any] = {"n_rows": int(X.shape[0]), "features": self.features, "holes": holes}
+        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "holes": holes}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ...errors import FileError, InputError
 from ...runtime.forms import fits, misfit, shown
@@ -20,6 +19,7 @@ from ...storage import check_file_target, parse_json, read_regular, replacing
 from ..model_checks import PREPARATION, SHAPES, checked_steps, names_of_steps, wrong_arrays, wrong_facts
 from ..model_files import facts_of, model_of
 from ..pca import FederatedPCA
+from .scikit import check_exportable
 
 FORMAT = "eigenpact model as JSON"
 FORMAT_VERSION = 1
@@ -37,7 +37,7 @@ def to_json(pca: FederatedPCA, path: str | os.PathLike[str], *, overwrite: bool 
     ...     bool(np.array_equal(ep.load_model(Path(place, "model.json")).components_, pca.components_))
     True
     """
-    check_is_fitted(pca)
+    check_exportable(pca)
     target = Path(path)
     check_file_target(target, (".json",), overwrite=overwrite)
     facts = facts_of(pca)

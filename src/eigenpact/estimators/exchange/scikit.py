@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ...errors import InputError, MissingExtraError
+from ...errors import InputError, InputTypeError, MissingExtraError
 from ...numerics.kinds import KINDS
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step, prepared
@@ -57,7 +57,7 @@ def to_sklearn(pca: FederatedPCA) -> Any:
     >>> other, bool(np.allclose(other.transform(X), pca.transform(X)))
     (Pipeline(steps=[('scale', StandardScaler()), ('pca', PCA(n_components=2))]), True)
     """
-    check_is_fitted(pca)
+    check_exportable(pca)
     steps = list(_prepare(pca))
     scaled = bool(np.any(pca.scale_ != 1))
     if scaled:
@@ -69,6 +69,13 @@ def to_sklearn(pca: FederatedPCA) -> Any:
     if names is not None and not isinstance(steps[0][1], Prepared):
         steps[0][1].feature_names_in_ = names
     return Pipeline(steps)
+
+
+def check_exportable(pca: Any) -> None:
+    """Refuse what is no fitted FederatedPCA: other estimators have more than a mean and components."""
+    if not isinstance(pca, FederatedPCA):
+        raise InputTypeError(f"{type(pca).__name__} cannot be exported, only a fitted FederatedPCA can; pickle it instead")
+    check_is_fitted(pca)
 
 
 def _prepare(pca: FederatedPCA) -> Iterator[tuple[str, Any]]:
@@ -184,7 +191,7 @@ def to_skops(pca: FederatedPCA, path: str | os.PathLike[str], *, overwrite: bool
 
 def _standing_alone(pca: FederatedPCA, what: str) -> Any:
     """The model as scikit-learn's own estimators alone; an InputError names steps that these cannot do."""
-    check_is_fitted(pca)
+    check_exportable(pca)
     others = [step.kind for step in pca.preparation_ if _made(pca, step) is None]
     if others:
         raise InputError(

@@ -1,0 +1,64 @@
+"""The first round of set-up: how many rows there are, what they weigh, and the sums of their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..numerics.linalg import Array
+from ..numerics.pairs import exact_sums
+from ..numerics.rows import Rows
+from ..numerics.weighted import Weighted
+from ..runtime import Site, local
+from .second_moments import with_place
+from .told import doubt_counts, doubt_weights
+
+LARGEST = 1e140
+"""Of a sum of weights."""
+
+
+@local(
+    sends={"sites": "", "singles": "", "n": "", "sums": "d"},
+    bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
+    doubt=doubt_counts,
+    setup=True,
+)
+def count_and_sum(site: Site) -> Any:
+    """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns."""
+    if isinstance(site.X, Weighted):
+        raise InputError(
+            "its rows have weights, of which the run knows nothing; fit with sample_weight (coordinator run --weights), or have "
+            "the site take weights out of the description of its file"
+        )
+    rows = Rows(site.X)
+    return np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), rows.column_sums()
+
+
+@local(
+    sends={"sites": "", "singles": "", "n": "", "weight": "2", "sums": "d"},
+    bound={"sites": "count", "singles": "count", "n": "count", "weight": "pair", "sums": "rows"},
+    doubt=doubt_weights,
+    setup=True,
+)
+def weigh_and_sum(site: Site) -> Any:
+    """As ``count_and_sum``, of rows times their weights; and the sum of the weights, as a pair of doubles."""
+    rows = Rows(site.X)
+    weight = np.array([float(rows.n), 0.0]) if rows.weights is None else exact_sums(rows.weights[:, None], rows.n, 1)[0]
+    return np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), with_place(weight), rows.column_sums()
+
+
+def _is_single(X: Any) -> bool:
+    return str(X.dtype).endswith("float32")
+
+
+def checked_weight(weight: Array) -> tuple[float, float]:
+    """The sum of all weights, and what rounding left of it; refused if it is not more than one row's."""
+    total = float(weight[0] + weight[1])
+    if not 1 < total < LARGEST:
+        raise InputError(
+            f"the weights of all rows add up to {total:.3g}; a weight stands for so many rows, and variances are divided by "
+            "their sum less 1, so it must be above 1: multiply all weights by one number, for example so that their mean is 1"
+        )
+    return total, float((weight[0] - total) + weight[1])

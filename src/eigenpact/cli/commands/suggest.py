@@ -1,0 +1,143 @@
+"""``eigenpact suggest``: how many components, by held-out entries, permuted columns or the elbow, from files on one machine."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...engines.ranks import Alone
+from ...errors import InputError
+from ...report.suggesting import Suggestion, suggest_components
+from ...storage import write_json
+from .. import tables
+from ..consoles import stderr, stdout, tell
+from ..options import (
+    Center,
+    CenterOption,
+    Describe,
+    Features,
+    FeaturesOption,
+    Files,
+    JsonFile,
+    NoProgress,
+    Scale,
+    ScaleOption,
+    Seed,
+    preprocessing,
+)  # fmt: skip
+from ..outputs import check_json, check_picture
+from ..progress import shown_status
+from ..site_files import Read, parse_descriptions, read_together
+
+MOST = 10
+
+
+class Method(StrEnum):
+    """How numbers of components are judged."""
+
+    held_out = "held-out"
+    parallel = "parallel"
+    elbow = "elbow"
+
+
+WORDS = {
+    "components": "components",
+    "error": "mean square error of hidden entries",
+    "above_least": "above the least, in standard errors",
+    "variance": "variance",
+    "permuted": "variance if columns are permuted (95 %)",
+    "log_likelihood": "log likelihood of the elbow",
+}
+"""What columns of the table are called."""
+
+
+def command(
+    files: Files,
+    method: Annotated[
+        Method,
+        typer.Option(help="By the error of predicting hidden entries, by variances of permuted columns, or by the elbow."),
+    ] = Method.held_out,
+    most: Annotated[
+        int | None, typer.Option("--max", metavar="N", help=f"Try up to N components; {MOST}, or as many as there are.")
+    ] = None,
+    share: Annotated[float, typer.Option(help="Of each site's entries that held-out hides.")] = 0.1,
+    center: CenterOption = Center.pooled,
+    scale: ScaleOption = Scale.none,
+    seed: Seed = 0,
+    describe: Describe = None,
+    features: FeaturesOption = Features.strict,
+    picture: Annotated[Path | None, typer.Option(help="Draw the table: .png, .pdf or .svg.")] = None,
+    json_file: JsonFile = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture and JSON file.")] = False,
+    quiet: NoProgress = False,
+) -> None:
+    """Suggest how many components to ask for, by the rows of all files together; entries may be missing.
+
+    ALL FILES ARE READ ON THIS ONE MACHINE, as by eigenpact compare: a rehearsal with data that you may hold in one place.
+
+    FILES are tables with samples as rows, one per site, as for eigenpact fit.
+
+    Exit code: 0, also if no component is suggested; 2 error.
+    """
+    _check(method, most, share)
+    descriptions = parse_descriptions(describe)
+    chosen: dict[str, Any] = {"missing": True, "features": str(features), "quiet": quiet}
+    read = read_together(files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), descriptions, **chosen)
+    if not quiet and not read.report.nothing_changed:
+        tell(stderr(), "\n".join(read.report.lines()), "yellow")
+    tried = _as_many_as_there_are(read, method) if most is None else most
+    options: dict[str, Any] = preprocessing(center, scale) | {"share": share, "random_state": seed, "max_components": tried}
+    with shown_status(stderr(), f"trying up to {tried} components", quiet=quiet):
+        found = suggest_components(read.held, method=method.value, **options)
+    _report(found, len(files))
+    if json_file is not None:
+        write_json(json_file, {"n_components": found.n_components, "method": found.method, "table": found.table})
+        tell(stdout(), f"The numbers are in {json_file}")
+    if picture is not None:
+        from ...report.pictures import save_picture
+
+        save_picture(found.picture(), picture)
+        tell(stdout(), f"The picture is in {picture}")
+
+
+def _check(method: Method, most: int | None, share: float) -> None:
+    """Refuse what no files suit, before they are read."""
+    least = 2 if method is Method.elbow else 1
+    if most is not None and most < least:
+        raise InputError(f"--max {most} must be a whole number >= {least}")
+    if not 0 < share < 1:
+        raise InputError(f"--share {share:g} must be between 0 and 1, for example 0.1")
+
+
+def _check_outputs(picture: Path | None, json_file: Path | None, overwrite: bool) -> None:
+    check_json(json_file, overwrite=overwrite)
+    if picture is not None:
+        check_picture(picture, overwrite=overwrite)
+
+
+def _as_many_as_there_are(read: Read, method: Method) -> int:
+    """The number to try up to where none was given."""
+    rows, d = sum(int(X.shape[0]) for X in read.held.values()), int(next(iter(read.held.values())).shape[1])
+    least = 1 if method is Method.held_out else 0
+    return max(1, min(MOST, d - least, rows - least))
+
+
+def _report(found: Suggestion, sites: int) -> None:
+    """The table, and what follows from it."""
+    table = tables.compact(f"Components of {sites} site{'s' * (sites > 1)}, by {found.method}")
+    for name in found.table[0]:
+        table.add_column(WORDS[name], justify="right")
+    for row in found.table:
+        mark = " <-" if row["components"] == found.n_components else ""
+        cells = [f"{row[name]:.4g}" for name in row if name != "components"]
+        table.add_row(f"{row['components']:.0f}", *cells[:-1], cells[-1] + mark)
+    stdout().print(table)
+    if found.n_components == 0:
+        tell(stdout(), "Suggested: none; features do not vary together more than by chance.")
+    else:
+        tell(stdout(), f"Suggested: {found.n_components} (eigenpact fit -k {found.n_components})")
+    if found.n_components == found.table[-1]["components"]:
+        tell(stdout(), "That is the most that were tried; try more with --max.")
