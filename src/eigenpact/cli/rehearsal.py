@@ -24,7 +24,7 @@ from ..errors import SiteError
 from ..runtime import read_site_ledger
 from ..storage import owner_only
 
-WITHIN = 90.0
+WITHIN = 240.0
 """Seconds until a step of a rehearsal is given up."""
 
 ROUND_TIMEOUT = "10"
