@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from eigenpact.runtime import read_site_ledger
 pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.cli.daily import Command, Life, rows
+from tests.engines.federation import with_argument
 
 pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
 
@@ -86,6 +88,27 @@ def test_ctrl_c_while_a_coordinator_starts_and_serves(life: Life) -> None:
         assert one_line(command.interrupt())
         assert life.is_left("coordinator") == []
         assert f"Serving federation life at localhost:{life.port}" in command.printed  # the port was free again
+
+
+def test_ctrl_c_of_a_site_on_flower(tmp_path: Path) -> None:
+    """While the process is taken over, while Flower begins, while no SuperLink answers; a second start is refused meanwhile."""
+    pytest.importorskip("flwr", reason="needs eigenpact[flower]")
+    life = Life(tmp_path, ("north", "south"), "--engine", "flower")
+    try:
+        first = life.site("north")
+        first.until("stop with Ctrl-C")
+        span = 1.5 * lasted(first, "Starting Flower SuperNode")
+        told = life.call("site", "start", str(life.kit("north")), code=2)
+        assert f"north is started already, by process {first.process.pid} since" in told
+        assert one_line(first.interrupt()) == "site north was stopped by Ctrl-C"
+        for moment in range(MOMENTS):
+            command = life.site("north")
+            command.until("stop with Ctrl-C")
+            time.sleep(span * moment / MOMENTS)
+            assert one_line(command.interrupt())
+            assert with_argument(str(life.kit("north") / "site.key")) == []
+    finally:
+        life.stop()
 
 
 def test_a_day_with_late_parties_and_mistakes(life: Life) -> None:
