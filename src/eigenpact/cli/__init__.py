@@ -19,6 +19,7 @@ from .commands import (
     export,
     federation,
     fit,
+    rehearse,
     reproduce,
     show,
     site,
@@ -55,6 +56,7 @@ app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json
 app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
 app.command("export", epilog='Example: eigenpact export model/ --to card -o card.md --use "Members of the study"')(export.command)
 app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
+app.command("rehearse", epilog="Example: eigenpact rehearse consortium.toml -o rehearsal")(rehearse.command)
 app.add_typer(federation.app, name="federation")
 app.add_typer(coordinator.app, name="coordinator")
 site.app.command("budget", epilog="Example: eigenpact site budget heart/cleveland")(site_budget.command)
