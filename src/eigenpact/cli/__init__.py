@@ -69,6 +69,11 @@ COMMANDS = {
         "Show a model: sites, rows, solver, convergence, explained variance, and what left each site.",
         "show model/ --ledger --picture scree.png",
     ),
+    "rehearse": Command(
+        "rehearse",
+        "Play all parties of a federation on this machine, and write what each of them would see.",
+        "rehearse consortium.toml -o rehearsal",
+    ),
     "federation": Command("federation", "Make the start-up kits of a federation between institutions."),
     "coordinator": Command("coordinator", "Serve a federation, and run joint PCAs over its sites."),
     "site": Command(
