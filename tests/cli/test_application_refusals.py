@@ -8,11 +8,15 @@ import shlex
 import numpy as np
 import pytest
 
+from eigenpact.cli import COMMANDS as THERE_ARE
+
 COMMANDS = {
     "demo": "",
     "fit": "north.csv -k 2 -o out",
     "describe": "north.csv",
     "compare": "north.csv -k 2",
+    "suggest": "north.csv",
+    "rehearse": "consortium.toml",
     "audit": "--rows 20,20 --features 5",
     "reproduce": "faps-table4",
     "transform": "model north.csv -o scores.csv",
@@ -173,6 +177,13 @@ reproduce faps-table4 --seed -1 | -1 is not in the range x>=0
 reproduce faps-table4 --json n.txt | n.txt must end in .json
 reproduce oneshot-fig1 --distribution odd | 'odd' is not known
 reproduce faps-table4 --distribution normal | --distribution
+suggest north.csv --max 0 | --max 0 must be a whole number >= 1
+suggest north.csv --share 2 | --share 2 must be between 0 and 1
+suggest north.csv --method guess | 'guess' is not one of
+suggest nothing.csv | nothing.csv does not exist
+suggest north.csv --picture p.gif | p.gif must end in one of
+rehearse nothing.toml -o played | nothing.toml
+rehearse wrong.toml -o played | wrong.toml
 describe | missing argument 'FILE'
 describe nothing.csv | nothing.csv does not exist
 describe north.csv -o d.txt | d.txt must end in .toml
@@ -292,6 +303,7 @@ def litter(tmp_path, run):
 def test_two_hundred_wrong_uses(run, snapshot):
     before, wrong, all_uses = snapshot(), [], uses()
     assert len(all_uses) >= 200
+    assert {words.split()[0] for words, _ in all_uses} >= set(THERE_ARE)
     for words, told in all_uses:
         result = run(*shlex.split(words))
         lines = result.stderr.splitlines()
