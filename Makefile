@@ -8,6 +8,7 @@ FITS ?= 5000
 MESSAGES ?= 100000
 FILES ?= 5000
 SCHEDULES ?= 100
+MOMENTS ?= 20
 SEED ?= 0
 TABLES ?= statistical files consensus privacy security foundation engines exactness personalized robust graph
 MINUTES ?= 90
@@ -15,7 +16,7 @@ MINUTES ?= 90
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults lint fuzz attack results tables papers bench big-files clean
+.PHONY: help demo test test-faults test-stops lint fuzz attack results tables papers bench big-files clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +45,9 @@ test: lint ## lint, then all tests but the slow and the violent ones, on two cor
 test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts or follow a page through a whole federation
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
+
+test-stops: $(VENV)/test.stamp ## Ctrl-C at 20 moments of every command of a federation (MOMENTS=20)
+	OMP_NUM_THREADS=1 EIGENPACT_MOMENTS=$(MOMENTS) $(BIN)/pytest tests/cli/test_daily_life.py -m faults
 
 fuzz: $(VENV)/test.stamp ## hard problems for every solver, messages for both ends, files for every reader (FITS=5000 MESSAGES=100000 FILES=5000 SEED=0)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.messages --messages $(MESSAGES) --seed $(SEED)

@@ -188,6 +188,18 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
+def try_lock(path: Path) -> int | None:
+    """Lock a file for this process and those that inherit the descriptor that is given; None if another process has it."""
+    opened = os.open(path, os.O_RDONLY | NO_LINK)
+    if fcntl is not None:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(opened)
+            return None
+    return opened
+
+
 def owner_only(path: str, flags: int) -> int:
     """For ``open(..., opener=owner_only)``: a new file is its owner's alone; what is there and no file is refused."""
     check_regular(Path(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,13 +72,12 @@ def test_site_start_becomes_a_supernode(
     result = run("site", "start", kits / "south", "--data", "south.csv", "--trusted-entities", trusted)
     assert result.exit_code == 0, result.output
     ((command, environment),) = taken_over
-    assert command[0].endswith("flower-supernode")
+    assert command[4:6] == ["eigenpact.engines.flower.node", "south"]
     assert command[command.index("--trusted-entities") + 1] == str(trusted)
-    key, _, value = command[command.index("--node-config") + 1].partition("=")
-    assert key == "eigenpact-site"
+    said = tomllib.loads(command[command.index("--node-config") + 1].replace(" eigenpact-digest", "\neigenpact-digest"))
     assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
-    server, _ = SiteFacts.read(json.loads(value), "this test").server()
-    np.testing.assert_array_equal(server._X, sites["south"])
+    facts = SiteFacts.read(said["eigenpact-site"], "this test", said["eigenpact-digest"])
+    np.testing.assert_array_equal(facts.server()[0]._X, sites["south"])
 
 
 def test_site_describe(run: Callable[..., Any], tmp_path: Path) -> None:

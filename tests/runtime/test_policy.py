@@ -495,6 +495,24 @@ def test_a_site_that_refuses_stops_the_run_or_is_left_out(tmp_path: Path) -> Non
     assert [m.note for m in driver.ledger if m.sender == "b"] == ["refused: rule max_rounds = 2: the plan allows itself 6"]
 
 
+def test_of_several_plans_the_first_is_taken_whose_solver_all_allow(tmp_path: Path) -> None:
+    """Nobody is left out for a rule of solvers; where no plan fits all, the first one counts, and who refuses it is named."""
+    plans = [replace(PLAN, solver=name) for name in ("auto", "gram", "krylov")]
+    either, second = (replace(POLICY, solvers=names) for names in (("auto", "gram", "krylov"), ("krylov",)))
+    driver = Driver(connection(tmp_path, {"a": either, "b": second}, []), plan=plans[0], instead=plans[1:], min_sites=1)
+    assert (driver.chosen, driver.roster) == (2, ("a", "b"))
+    X = np.arange(24.0).reshape(8, 3)
+    np.testing.assert_array_equal(driver.run(asks), 2 * X.T @ (X @ np.eye(3, 2)))
+    admitted = [row["solver"] for row in read_site_ledger(tmp_path / "b") if row["what"] == "admitted"]
+    assert admitted == ["krylov"]
+    apart = {"c": replace(POLICY, solvers=("gram",)), "d": second, "e": either}
+    driver = Driver(connection(tmp_path, apart, []), plan=plans[0], instead=plans[1:], min_sites=1)
+    assert (driver.chosen, driver.roster) == (0, ("e",))
+    assert driver.run(asks).shape == (3, 2)
+    with pytest.raises(PolicyError, match=r"refused before round 1 by c: rule solvers: 'auto' .* allowed are gram; d: "):
+        Driver(connection(tmp_path, apart, []), plan=plans[0], instead=plans[1:], min_sites=3)
+
+
 def test_other_features_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"rule features: .*not here: z"):
         Driver(connection(tmp_path, {"a": POLICY}, [], features=("a", "b", "z")), plan=PLAN)

@@ -11,7 +11,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..report.messages import bytes_text
 from ..runtime import RoundRecord
-from .consoles import tell
+from .consoles import stderr, tell
 
 SECONDS_BETWEEN_LINES = 1.0
 
@@ -77,3 +77,18 @@ class _Line:
         """The line, to be printed once."""
         text, self.text = self.text, ""
         return text
+
+
+def shown_waiting(run: str, *, quiet: bool = False) -> Callable[[tuple[str, ...], tuple[str, ...], bool], None]:
+    """A function that prints who is connected and who is missing, and without whom a run begins; a line whenever that changes."""
+
+    def show(connected: tuple[str, ...], missing: tuple[str, ...], begins: bool) -> None:
+        if quiet:
+            return
+        if begins and missing:
+            tell(stderr(), f"run {run} begins without {', '.join(missing)}: not connected", "yellow")
+        else:
+            still = f"missing: {', '.join(missing)}" if missing else "all are there"
+            tell(stderr(), f"run {run}: connected: {', '.join(connected) or 'none'}; {still}")
+
+    return show

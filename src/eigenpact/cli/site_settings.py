@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..data.description import Description
 from ..data.readers import Table, read_table
 from ..engines.federation.kits import PartyKit
+from ..engines.federation.running import FACTS, started
 from ..engines.federation.sites import SiteFacts
 from ..errors import FileError, InputError
 from ..estimators.plans import functions_of, functions_of_steps, functions_to_compare, functions_to_fill
@@ -73,7 +74,7 @@ min_apart = 0            # secured sums about this table are over the same sites
 
 
 SITE = """\
-# What is checked by: eigenpact site check site.toml
+# What eigenpact site start reads in this folder, and what is checked by: eigenpact site check site.toml
 kit = "."
 data = "patients.csv"    # this site's table; a path beside this file or an absolute one
 # description = "patients.toml"  # what the table is, if no patients.csv.toml lies beside it: eigenpact describe writes one
@@ -128,13 +129,36 @@ class SiteFile:
         """The site's table, read by its description."""
         return read_table(self.data, None if self.description is None else Description.read(self.description))
 
-    def write_facts(self, kit: PartyKit, policy: Policy) -> Path:
-        """The file that the site's process reads; give its path."""
-        path = kit.folder / "site.json"
-        timeout = self.coordinator_timeout
+    @classmethod
+    def given(
+        cls,
+        kit: Path,
+        data: Path | None,
+        policy: Path | None,
+        ledger: Path | None,
+        timeout: float | None,
+        description: Path | None = None,
+    ) -> SiteFile:
+        """What was given on the command line, and else what ``site.toml`` in the kit says, or ``kit`` itself if it is that file.
+
+        Without ``site.toml``, the table must be given.
+        """
+        file = kit if kit.suffix == ".toml" else kit / "site.toml"
+        if data is not None and not file.exists():
+            return cls.of(kit, data, policy, ledger, timeout or COORDINATOR_TIMEOUT, description)
+        said = cls.read(file)
+        own = {"data": data, "policy": policy, "ledger": ledger, "description": description}
+        chosen: dict[str, Any] = {key: path.absolute() for key, path in own.items() if path is not None}
+        if data is not None and description is None:
+            chosen["description"] = None  # the one in site.toml is of another table
+        return replace(said, **chosen, coordinator_timeout=timeout or said.coordinator_timeout)
+
+    def write_facts(self, kit: PartyKit, policy: Policy) -> tuple[Path, str]:
+        """The file that the site's process reads; give its path, and its digest."""
+        path, timeout = kit.folder / FACTS, self.coordinator_timeout
         said = self.ledger, timeout, kit.folder, self.description
-        describe(kit.party, self.data, kit.federation.features, policy, *said).write(path)
-        return path
+        facts = describe(kit.party, self.data, kit.federation.features, policy, *said)
+        return path, facts.pinned(**started()).write(path)
 
 
 def describe(

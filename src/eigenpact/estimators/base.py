@@ -22,7 +22,7 @@ from ..algorithms.setup import Problem
 from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Secured, Spreading
 from ..runtime.consensus import Graph
-from .choices import describe_solver, find_engine, place_proxy, plain
+from .choices import candidates_of, describe_solver, find_engine, place_proxy, plain
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
 from .securing import as_secured, secured, secured_plan
@@ -63,6 +63,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
         """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
 
+        ``sites`` may also be the name of a column of a DataFrame, which is then no feature: ``fit(df, sites="hospital")``.
         X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
         blocks are a site.
         """
@@ -215,7 +216,10 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with self._open_journal(connection, algorithm, seed, order) as journal:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
-            secure, plan = self._secured(connection), self._plan(algorithm)
+            secure, could = self._secured(connection), [algorithm, *candidates_of(algorithm, connection)]
+            plans = [self._plan(one) for one in could]
+            if secure is not None:
+                plans = [secured_plan(plan, secure, self._tells_site_means()) for plan in plans]
             driver = Driver(
                 connection,
                 journal=journal,
@@ -223,9 +227,11 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 own=own,
                 graph=self.graph_,
                 min_sites=self._least_sites(engine, connection),
-                plan=plan if secure is None else secured_plan(plan, secure, self._tells_site_means()),
+                plan=plans[0],
+                instead=plans[1:],
                 secure=secure,
             )
+            algorithm = could[driver.chosen]
             found = driver.run(self._program(algorithm, seed))
         rounds = {"n_rounds": driver.rounds, "n_setup_rounds": driver.setup_rounds}
         result = self._result(found, sites=driver.roster, solver=algorithm.name, left_out=driver.doubted, **rounds)
@@ -256,7 +262,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             "max_rounds": int(self.max_rounds),
             "seed": seed,
         }
-        journal = Journal(self.journal, description | self._settings())
+        named = getattr(connection, "run", "")  # of engines whose runs have a name for all parties
+        journal = Journal(self.journal, description | self._settings(), named)
         try:
             yield journal
         finally:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from ..algorithms.auto import Auto
+from ..algorithms.auto import GRAM_FEATURES, Auto
+from ..algorithms.consensus.gram import Gram
+from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.method import declaration_of
 from ..algorithms.solution import Algorithm
 from ..data.checks import check_not_masked, check_real
 from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
-from ..runtime import Engine
+from ..runtime import Connection, Engine
 from .registry import estimator_of, solvers_for, unusable
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
@@ -60,6 +62,15 @@ def find_joint_solver(solver: Any, engine: Engine) -> Algorithm:
     if isinstance(found, Auto) and found.costs is None:
         return dataclasses.replace(found, costs=engine.costs)
     return found
+
+
+def candidates_of(algorithm: Any, connection: Connection) -> list[Algorithm]:
+    """Among which solvers "auto" would choose, for sites that allow some of them and not "auto" itself; else none."""
+    if not isinstance(algorithm, Auto):
+        return []
+    wide = max(connection.n_features().values(), default=0) > GRAM_FEATURES
+    found: list[Algorithm] = [Gram(), Krylov(start=algorithm.start)]
+    return found[::-1] if wide else found
 
 
 def place_proxy(algorithm: Algorithm, sites: Sequence[str]) -> tuple[Algorithm, str | None]:

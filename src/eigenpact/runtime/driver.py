@@ -7,7 +7,7 @@ beginning - with ``start`` the last basis reported - whenever the set of sites c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Driver:
         The run goes on as long as this many sites are left.
     plan : Plan, optional
         What the program is about to do, for sites with a policy of their own.
+    instead : sequence of Plan
+        What could be done as well: the first of all whose solver every site allows is announced, and ``chosen`` says which.
     secure : Secured, optional
         With it, sums are secured: no single reply can be read here.
     """
@@ -60,16 +62,19 @@ class Driver:
         graph: Graph | None = None,
         min_sites: int = 1,
         plan: Plan | None = None,
+        instead: Sequence[Plan] = (),
         secure: Secured | None = None,
     ) -> None:
         if graph is not None and secure is not None:
             raise ProgramError("graph programs have no coordinator whose sums could be secured; pass secure=None")
         if graph is not None and journal is not None:
             raise ProgramError("graph programs have no coordinator to keep a journal; pass journal=None")
-        options: dict[str, Any] = {"journal": journal, "own": own, "min_sites": min_sites, "plan": plan, "secure": secure}
+        plans = () if plan is None else (plan, *instead)
+        options: dict[str, Any] = {"journal": journal, "own": own, "min_sites": min_sites, "plans": plans, "secure": secure}
         self._steps = Steps(connection, coordinated=graph is None, **options)
+        self.chosen = self._steps.chosen
         self._callback = callback
-        self._graph, self._plan = graph, plan
+        self._graph, self._plan = graph, plans[self.chosen] if plans else None
         self._perform: dict[type[Collective], Callable[[Any], Any]] = {
             Sum: self._sum,
             Gather: self._gather,

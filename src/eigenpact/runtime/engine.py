@@ -41,9 +41,12 @@ class Connection(Protocol):
         """Number of features at each site."""
         ...
 
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:  # noqa: ARG002
-        """Tell the sites what a run is about to do; give why, for each that refuses.  Sites without a policy are not told."""
-        return {}
+    def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:  # noqa: ARG002
+        """Tell the sites what a run is about to do, by the first of the plans whose solver all of them allow.
+
+        Give which that is, and why for each site that refuses.  Sites without a policy are not told.
+        """
+        return 0, {}
 
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         """The last step each site executed in this run and epoch."""

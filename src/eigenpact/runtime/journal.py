@@ -53,10 +53,11 @@ class Entry:
 class Journal:
     """Append-only file of entries; the first one describes the run."""
 
-    def __init__(self, path: str | Path, description: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, description: Mapping[str, Any], run: str = "") -> None:
         """Open ``path`` for a run of this description: a new file, or an earlier run of the same description to resume.
 
-        The description is whatever determines the run (solver, parameters, site names); ``resumed`` tells which it was.
+        The description is whatever determines the run (solver, parameters, site names); ``resumed`` tells which it was.  A new
+        run is called ``run``, or anything.
         """
         self.path = Path(path)
         self._replay: list[Entry] = []
@@ -74,7 +75,7 @@ class Journal:
             with _writing(self.path):
                 self._open(good, last)
         else:
-            drawn = {"run": os.urandom(8).hex(), "seed": _seed(), "key": os.urandom(KEY_BYTES).hex()}
+            drawn = {"run": run or os.urandom(8).hex(), "seed": _seed(), "key": os.urandom(KEY_BYTES).hex()}
             self.header = Entry({"description": described} | drawn)
             self.cut([])
 

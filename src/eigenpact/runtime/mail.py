@@ -12,26 +12,17 @@ What a letter looks like, and how it is signed where parties have keys, is told 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import (
-    EigenpactError,
-    FileError,
-    NotAnnouncedError,
-    PolicyError,
-    SiteError,
-    StepError,
-    TooFewSitesError,
-    WireError,
-)
+from ..errors import EigenpactError, FileError, NotAnnouncedError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
 from . import wire
 from .engine import Connection, Post
 from .headers import HEADER_A_FEATURE, MAX_HEADER, REQUEST_KEYS, check_header, reason_in, refusal_in
 from .letters import Damaged, Forged, Identity, Letter, hello, open_letter, seal, unseal
 from .local import Arrays
-from .plan import Plan, is_count
+from .plan import Plan, first_allowed, is_count
 from .site import Request, Response, SiteServer
 from .site_ledger import shortened
 
@@ -185,11 +176,11 @@ class MailConnection(Connection):
         if not announces:
             self._greet()
 
-    def _greet(self, run: str = "", plan: Plan | None = None) -> None:
-        """Learn from every site how many features it has, with the plan if there is one; a site that refuses is left out."""
+    def _greet(self, run: str = "", plans: Sequence[Plan] = ()) -> int:
+        """Learn from every site how many features it has, with the plan if there are any; a site that refuses is left out."""
         self._greeted = True
-        header = hello(run, 0) if plan is None else self._plan_header(run, 0)
-        told = self._ask(sorted(self._present), header)
+        asked = sorted(self._present)
+        chosen, told = self._tell_plans(asked, run, plans) if plans else (0, self._ask(asked, hello(run, 0)))
         self._features = {name: header["n_features"] for name, header in told.items() if self._fits(header.get("n_features"))}
         for name in told.keys() - self._features.keys():
             self._reasons[name] = refusal_in(told[name]) or "it did not tell that it has the features of this run"
@@ -201,11 +192,23 @@ class MailConnection(Connection):
             raise TooFewSitesError(
                 f"none of {len(told)} sites answered within {self._round_timeout:g} s{why}; start them, or allow more time"
             )
-        if plan is None and told and not self._features:
+        if not plans and told and not self._features:
             reasons = "; ".join(f"{name}: {self._reasons[name]}" for name in sorted(told))
             raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")
-        if plan is not None:
+        if plans:
             self._note_steps(run, told)
+        return chosen
+
+    def _tell_plans(self, names: Sequence[str], run: str, plans: Sequence[Plan]) -> tuple[int, dict[str, dict[str, Any]]]:
+        """Announce the first of these plans whose solver all allow; which it is, and what sites answered."""
+        told: dict[str, dict[str, Any]] = {}
+
+        def ask(plan: Plan) -> dict[str, str]:
+            self._plans = {run: replace(plan, features=self._planned_features).to_dict()}
+            told.update(self._ask(names, self._plan_header(run, 0)))
+            return {name: refusal_in(header) for name, header in told.items()}
+
+        return first_allowed(plans, ask), told
 
     def _fits(self, n_features: Any) -> bool:
         """Whether a site can have told this number of features."""
@@ -237,24 +240,22 @@ class MailConnection(Connection):
             self._greet()
         return self._features
 
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        """Tell every site what the run is about to do; give why for each that takes no part."""
+    def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
+        """Tell every site what the run is about to do, by the first plan whose solver all allow; which, and who is absent."""
         if not self._announces:
-            return {}
-        plan = replace(plan, features=self._planned_features)
-        self._plans = {run: plan.to_dict()}
+            return 0, {}
         if not self._greeted:
-            self._greet(run, plan)
-            return {name: self._reasons[name] for name in self._invited if name not in self._features}
+            chosen = self._greet(run, plans)
+            return chosen, {name: self._reasons[name] for name in self._invited if name not in self._features}
         absent = {name: self._reasons[name] for name in self._invited if name not in self._features}
-        told = self._ask(self.sites(), self._plan_header(run, 0))
+        chosen, told = self._tell_plans(self.sites(), run, plans)
         refused = {name: refusal_in(header) for name, header in told.items() if refusal_in(header)}
         self._note_steps(run, told)
         for name, reason in refused.items():
             self._present.discard(name)
             self._features.pop(name)
             self._reasons[name] = reason
-        return absent | refused
+        return chosen, absent | refused
 
     def _plan_header(self, run: str, epoch: int) -> dict[str, Any]:
         sent = {} if self._identity is None else {"sent": time.time_ns()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeGuard
 
@@ -80,6 +81,19 @@ class Plan:
             raise PolicyError("rule plan: the announced plan holds values of wrong types; the versions may differ")
         tuples = {key: tuple(facts[key]) for key in ("functions", "kinds")}
         return cls(**facts | tuples | {"features": tuple(features) if isinstance(features, list) else features})
+
+
+def first_allowed(plans: Sequence[Plan], ask: Callable[[Plan], Mapping[str, str]]) -> int:
+    """Which of several plans for the same run is the first whose solver no site refuses; the first of all if there is none.
+
+    ``ask`` announces a plan, and gives by site why it was refused; the plan that it was called with last is the given one.
+    """
+    for i, plan in enumerate(plans):
+        if not any(reason.startswith("rule solvers") for reason in ask(plan).values()):
+            return i
+    if len(plans) > 1:
+        ask(plans[0])
+    return 0
 
 
 def are_texts(value: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,11 +56,12 @@ class Steps(Sessions):
         own: str | None,
         coordinated: bool,
         min_sites: int,
-        plan: Plan | None = None,
+        plans: Sequence[Plan] = (),
         secure: Secured | None = None,
     ) -> None:
         run = journal.run if journal else os.urandom(8).hex()
-        absent = connection.announce(run, _with_digest(plan) if journal else plan) if plan is not None else {}
+        told = [_with_digest(plan) if journal else plan for plan in plans]
+        self.chosen, absent = connection.announce(run, *told) if told else (0, {})
         resumes = journal is not None and journal.peek() is not None
         if absent and len(connection.sites()) < max(1, min_sites) and not resumes:
             raise _cannot_begin(absent, min_sites)

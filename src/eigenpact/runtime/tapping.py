@@ -62,8 +62,8 @@ class PassingOn(Connection):
     def n_features(self) -> Mapping[str, int]:
         return self._connection.n_features()
 
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        return self._connection.announce(run, plan)
+    def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
+        return self._connection.announce(run, *plans)
 
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         return self._connection.positions(run, epoch)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -44,7 +42,9 @@ from ..options import (
     Tol,
     Weights,
 )  # fmt: skip
+from ..progress import shown_waiting
 from ..running import Settings
+from ..stopping import ended_in_order
 from .site import become
 
 app = typer.Typer(no_args_is_help=True, help="Serve a federation, and run joint PCAs over its sites.")
@@ -55,24 +55,27 @@ def start(kit: Annotated[Path, typer.Argument()]) -> None:
     """Serve: let sites connect, until stopped with Ctrl-C.
 
     KIT is the coordinator's folder, made by eigenpact federation init.
+
+    Exit code: 130 after Ctrl-C, 143 after SIGTERM, 2 error.
     """
-    owned = find_kit(kit, "coordinator")
-    check_installed(owned)
-    until = owned.expires()
-    federation = owned.federation
-    _check_port(HERE if isinstance(owned, FlowerKit) else federation.host, federation.port)
-    serves = (
-        f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C\n"
-        f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
-    )
-    if isinstance(owned, FlowerKit):
-        with _ended_in_order(), serving(owned) as superlink:
-            tell(stdout(), serves)
-            _tell_proxy(owned, stdout())
-            assert superlink is not None  # nothing listened
-            raise typer.Exit(superlink.wait())
-    tell(stdout(), serves)
-    become(owned.command(), {})
+    with ended_in_order("sites that were connected wait until it is started again"):
+        owned = find_kit(kit, "coordinator")
+        check_installed(owned)
+        until = owned.expires()
+        federation = owned.federation
+        _check_port(HERE if isinstance(owned, FlowerKit) else federation.host, federation.port)
+        serves = (
+            f"Serving federation {federation.name} at {federation.host}:{federation.port}; stop with Ctrl-C\n"
+            f"Sites: {', '.join(federation.sites)}; certificate valid until {until:%Y-%m-%d}"
+        )
+        if isinstance(owned, FlowerKit):
+            with serving(owned) as superlink:
+                tell(stdout(), serves)
+                _tell_proxy(owned, stdout())
+                assert superlink is not None  # nothing listened
+                raise typer.Exit(superlink.wait())
+        tell(stdout(), serves)
+        become(owned.command(), {})
 
 
 MOST_BYTES = 1 << 20
@@ -138,7 +141,7 @@ def run(
     with --resume RUN, which ends the stale job, starts a new one and goes on where it stopped.  With engine flower no server need
     be started before: one that is not up is started for the run.
 
-    Exit code: 0 converged, 1 not converged (the model is still written), 2 error.
+    Exit code: 0 converged, 1 not converged (the model is still written), 2 error, 130 after Ctrl-C, 143 after SIGTERM.
     """
     owned = find_kit(kit, "coordinator", engine)
     owned.expires()  # before anything is written
@@ -160,15 +163,17 @@ def run(
 
 def _carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, quiet: bool) -> int:
     """Carry a run out, new or resumed; give the exit code."""
-    pca = asked.estimator(owned.federation.features, engine=_engine(asked, folder, owned), journal=folder / "journal")
+    console, engine = stderr(), _engine(asked, folder, owned, shown_waiting(folder.name, quiet=quiet))
+    pca = asked.estimator(owned.federation.features, engine=engine, journal=folder / "journal")
     asked.check_solver(pca.engine)
     asked.check_output()
     if new:
         asked.write(folder)
     if not quiet:
-        tell(stderr(), f"run {folder.name}: waiting for {', '.join(asked.sites)}")
-        _tell_proxy(owned, stderr())
-    with _logged(folder / "log.txt", asked), _ended_in_order():
+        tell(console, f"run {folder.name}: waiting for {', '.join(asked.sites)}")
+        _tell_proxy(owned, console)
+    how = f"go on with: eigenpact coordinator run --kit {owned.folder} --resume {folder.name}"
+    with ended_in_order(how), _logged(folder / "log.txt", asked):
         return running.run(asked, pca, features=owned.federation.features, quiet=quiet)
 
 
@@ -178,33 +183,15 @@ def _taking_part(kit: Kit | FlowerKit, sites: str | None) -> list[str]:
     return list(kit.federation.taking_part(chosen, 0, kit.revoked())[0])
 
 
-def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit) -> Flower | NVFlare:
-    sites, least, timeout = tuple(asked.sites), asked.min_sites, asked.round_timeout
-    if isinstance(kit, FlowerKit):
-        return Flower(kit, sites=sites, min_sites=least, round_timeout=timeout)
-    return NVFlare(kit, sites=sites, min_sites=least, round_timeout=timeout, job_file=folder / "job")
+def _engine(asked: Run, folder: Path, kit: Kit | FlowerKit, waiting: Callable[..., object]) -> Flower | NVFlare:
+    given: dict[str, Any] = {"sites": tuple(asked.sites), "min_sites": asked.min_sites, "round_timeout": asked.round_timeout}
+    given |= {"run": folder.name, "waiting": waiting}
+    return Flower(kit, **given) if isinstance(kit, FlowerKit) else NVFlare(kit, **given, job_file=folder / "job")
 
 
 def _tell_proxy(kit: Kit | FlowerKit, console: Console) -> None:
     if isinstance(kit, FlowerKit) and kit.needs_proxy:
         tell(console, kit.needs_proxy, "yellow")
-
-
-@contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Let a request to end (SIGTERM) end what was started here too, as Ctrl-C does."""
-
-    def end(*_: object) -> None:
-        raise typer.Exit(128 + signal.SIGTERM)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

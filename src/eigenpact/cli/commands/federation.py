@@ -26,6 +26,7 @@ from ...runtime.keys import LEAST_SITES
 from ...storage import alone, writing
 from .. import tables
 from ..consoles import stderr, stdout, tell
+from ..kit_readme import readme
 from ..kits import authority_and_coordinator, find_kit, install, make_all_kits
 from ..site_settings import SITE, policy_text, read_toml
 
@@ -64,10 +65,12 @@ def init(
     for column in ("hand over", "to", "certificate until"):
         table.add_column(column)
     for site in federation.sites:
-        _write_settings(folder / site, federation)
+        write_settings(folder / site, federation)
     for party in (*federation.sites, "coordinator"):
         kind, to = ("coordinator", "the coordinator") if party == "coordinator" else ("site", f"the data manager of {party}")
-        table.add_row(str(folder / party), to, f"{find_kit(folder / party, kind).expires():%Y-%m-%d}")
+        until = find_kit(folder / party, kind).expires()
+        _write(folder / party / "README.md", readme(party, federation, until))
+        table.add_row(str(folder / party), to, f"{until:%Y-%m-%d}")
     console = stdout()
     console.print(table)
     signs = f"{folder / 'authority'} holds the keys that sign kits and the list of parties"
@@ -128,8 +131,9 @@ def add(
     with alone(folder):
         authority, coordinator = authority_and_coordinator(folder)
         version = add_site(authority, site, kit).version
-        _write_settings(kit, authority.federation)
+        write_settings(kit, authority.federation)
         until = find_kit(kit, "site").expires()
+        _write(kit / "README.md", readme(site, authority.federation, until))
         tell(stdout(), f"Hand {kit} to the data manager of {site}, over a channel you trust; it is valid until {until:%Y-%m-%d}")
         _spread(folder, coordinator, f"knows {site} from the next run on", version)
         if authority.federation.secure:
@@ -215,7 +219,7 @@ def _hand_out(folder: Path, to: str = "") -> None:
         tell(stdout(), f"Hand {folder / PARTIES} to {to}: eigenpact federation install KIT {PARTIES}")
 
 
-def _write_settings(kit: Path, federation: Federation) -> None:
+def write_settings(kit: Path, federation: Federation) -> None:
     """What the data manager of a new site changes."""
     _write(kit / "policy.toml", policy_text(secure=federation.secure))
     _write(kit / "site.toml", SITE)

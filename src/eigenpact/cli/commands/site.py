@@ -13,10 +13,13 @@ from ...data.description import Description
 from ...data.readers import read_table
 from ...data.site_rows import compared_with
 from ...data.weighing import weighed
+from ...engines import signals
+from ...engines.federation import running
 from ...engines.federation.identities import public_of
 from ...engines.federation.kits import NAME, PartyKit
 from ...engines.federation.sites import SiteFacts
 from ...engines.federation.trust import OWN_KEY, make_own_key, own_from
+from ...engines.flare.kits import DIGEST_VARIABLE, SITE_VARIABLE, Kit
 from ...engines.flower.engine import free_port
 from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
 from ...engines.flower.kits import FlowerKit, node_config
@@ -28,9 +31,10 @@ from .. import site_settings
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
 from ..options import Data, DescribeTable, Scores
-from ..site_settings import COORDINATOR_TIMEOUT, SiteFile, read_policy
+from ..scoring import check_target, write_scores
+from ..site_settings import SiteFile, read_policy
+from ..stopping import ended_in_order
 from .site_check import check_holes, check_lacking, check_rows, look
-from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
 """The coordinator gives a sign of life every two seconds."""
@@ -38,44 +42,55 @@ LEAST_TIMEOUT = 5.0
 app = typer.Typer(no_args_is_help=True, help="Take part in a federation with a table that stays here.")
 
 
-@app.command("start", epilog="Example: eigenpact site start heart/cleveland --data patients.csv --policy policy.toml")
+@app.command("start", epilog="Example: eigenpact site start heart/cleveland")
 def start(
     kit: Annotated[Path, typer.Argument()],
-    data: Data,
+    data: Annotated[Path | None, typer.Option("--data", help="This site's table; by default what site.toml says.")] = None,
     describe: DescribeTable = None,
-    policy: Annotated[Path | None, typer.Option(help="What this site allows; policy.toml in the kit by default.")] = None,
-    ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; ledger.jsonl in the kit by default.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="What this site allows; by default what site.toml says.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="This site's own ledger; by default ledger.jsonl in the kit.")] = None,
     coordinator_timeout: Annotated[
-        float, typer.Option(help="Seconds without a word of the coordinator after which a run is over here.")
-    ] = COORDINATOR_TIMEOUT,
+        float | None,
+        typer.Option(help="Seconds without a word of the coordinator until a run is over here; 60 by default."),
+    ] = None,
     trusted_entities: Annotated[
         Path | None, typer.Option(help="Flower alone: run only bundles signed by who is named in this YAML file.")
     ] = None,
 ) -> None:
     """Connect to the coordinator and answer what the policy allows, until stopped with Ctrl-C.
 
-    KIT is the folder this site was given.  Rows are read by a process of this machine for each run, and never leave it; what does
-    leave is written to the ledger first.
+    KIT is the folder this site was given, or a site.toml that names it.  What is not given here stands in site.toml in the kit.
+    Rows are read by a process of this machine for each run, and never leave it; what does leave is written to the ledger first.
+    Table and policy are those of the start: one that changes is not answered with until the site is started again.
+
+    Exit code: 130 after Ctrl-C, 143 after SIGTERM, 2 error, as when the kit is started already.
     """
-    if not coordinator_timeout >= LEAST_TIMEOUT:
+    if coordinator_timeout is not None and not coordinator_timeout >= LEAST_TIMEOUT:
         raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be at least {LEAST_TIMEOUT:g} seconds")
-    owned = find_kit(kit, "site")
-    check_installed(owned)
-    owned.identity()
-    site = SiteFile.of(kit, data, policy, ledger, coordinator_timeout, describe)
-    if not look(site, owned):
-        raise InputError("this site is not ready; see the lines marked NO")
-    facts = site.write_facts(owned, read_policy(site.policy, secure=owned.federation.secure))
-    tell(stdout(), f"\nAnswering the coordinator at {owned.federation.host}:{owned.federation.port}; stop with Ctrl-C")
-    if isinstance(owned, FlowerKit):
+    with ended_in_order("the site was not connected yet"):
+        owned = find_kit(SiteFile.read(kit).kit if kit.suffix == ".toml" else kit, "site")
+        if trusted_entities is not None and not isinstance(owned, FlowerKit):
+            raise InputError("--trusted-entities is for kits made with --engine flower; FLARE's sites take no bundles with code")
+        check_installed(owned)
+        owned.identity()
+        with running.locked(owned) as lock:
+            site = SiteFile.given(kit, data, policy, ledger, coordinator_timeout, describe)
+            if not look(site, owned):
+                raise InputError("this site is not ready; see the lines marked NO")
+            _answer(site, owned, lock, trusted_entities)
+
+
+def _answer(site: SiteFile, kit: Kit | FlowerKit, lock: dict[str, str], trusted_entities: Path | None) -> None:
+    """Say what is about to happen, and let the kit's engine take over."""
+    facts, digest = site.write_facts(kit, read_policy(site.policy, secure=kit.federation.secure))
+    tell(stdout(), f"\nAnswering the coordinator at {kit.federation.host}:{kit.federation.port}; stop with Ctrl-C")
+    if isinstance(kit, FlowerKit):
         tell(stdout(), f"What leaves this site is written to {site.ledger}; what is refused, below")
         trusted = None if trusted_entities is None else trusted_entities.absolute()
-        become(owned.supernode(facts, free_port(), trusted), owned.environment())
-        return
-    if trusted_entities is not None:
-        raise InputError("--trusted-entities is for kits made with --engine flower; FLARE's sites take no bundles with code")
-    tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {owned.log}")
-    become(owned.command(), {"EIGENPACT_SITE": str(facts)})
+        become(kit.supernode(facts, free_port(), trusted, digest), kit.environment() | lock)
+    else:
+        tell(stdout(), f"What leaves this site is written to {site.ledger}; the log is {kit.log}")
+        become(kit.command(), {SITE_VARIABLE: str(facts), DIGEST_VARIABLE: digest} | lock)
 
 
 @app.command("key", epilog="Example: eigenpact site key heart/cleveland")
@@ -134,7 +149,7 @@ def describe(
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     said = describe.absolute() if describe else None
     facts = site_settings.describe(name, data.absolute(), agreed, rules, written, description=said)
-    facts.write(output.absolute())
+    facts.pinned().write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     line = f'{name} = "{public_of(own_from(SiteLedger(written).secret()))}"'
     tell(stdout(), f"For secured sums, the other sites write into their policies, below [participants]: {line}")
@@ -175,6 +190,7 @@ def transform(
 def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
     sys.stdout.flush()
+    signals.block()
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
 
 

@@ -109,7 +109,7 @@ def _check(method: Method, most: int | None, share: float, center: Center) -> No
     if most is not None and most < least:
         raise InputError(f"--max {most} must be a whole number >= {least}")
     if method is Method.held_out and center is Center.site:
-        raise InputError("--center site does not go with --method held-out, whose model has one mean; use another method or centre")
+        raise InputError("--center site does not go with --method held-out, whose model has one mean; use another method")
     if not 0 < share < 1:
         raise InputError(f"--share {share:g} must be between 0 and 1, for example 0.1")
 

@@ -29,11 +29,16 @@ ALL_WITHIN = 15.0
 log = logging.getLogger("eigenpact.coordinator")
 
 
+def _silent(_connected: tuple[str, ...], _missing: tuple[str, ...], _begins: bool) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True)
 class FederationEngine(ABC):
     """An engine between institutions; a subclass says how a job is started at the sites.
 
-    Parameters are told by the subclasses; ``kit`` may also be a kit that was read already.
+    Parameters are told by the subclasses; ``kit`` may also be a kit that was read already, ``run`` names the run at all parties,
+    and ``waiting`` is told, whenever that changes, which sites are connected, which are missing, and whether the run begins so.
     """
 
     kit: str | Path | PartyKit
@@ -42,6 +47,8 @@ class FederationEngine(ABC):
     min_sites: int = 0
     round_timeout: float = 60.0
     start_timeout: float = 120.0
+    run: str = ""
+    waiting: Callable[[tuple[str, ...], tuple[str, ...], bool], object] = field(default=_silent, repr=False, compare=False)
     owned: Any = field(init=False, repr=False, compare=False)
 
     kits: ClassVar[type[PartyKit]]
@@ -61,7 +68,7 @@ class FederationEngine(ABC):
         with self._job() as (pipe, names):
             post, sites, features = RelayPost(pipe, names), self.sites or (), self.owned.federation.features
             limits = self.min_sites, self.round_timeout
-            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, self.owned.identity())
+            yield OpenFederation(self.kits.engine, post, sites, features, self.costs, *limits, self.owned.identity(), self.run)
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Start a job at the sites, run the driver's here, and end both."""
@@ -74,17 +81,23 @@ class FederationEngine(ABC):
 
     def _wait_for_sites(self, connected: Callable[[], Collection[str]]) -> tuple[str, ...]:
         """Wait until all sites are connected; after a while go on with fewer, if those are enough."""
-        begin, sites = time.monotonic(), self.sites or ()
+        begin, sites, told = time.monotonic(), self.sites or (), None
         while True:
             there = connected()
             found = tuple(name for name in sites if name in there)
+            missing = tuple(name for name in sites if name not in found)
             waited = time.monotonic() - begin
-            if found == sites or (len(found) >= self.min_sites and waited > ALL_WITHIN):
+            begins = not missing or (len(found) >= self.min_sites and waited > ALL_WITHIN)
+            if found != told or begins:
+                told = found
+                self.waiting(found, missing, begins)
+            if begins:
+                for name in missing:
+                    log.warning("site %s is not connected within %.0f s: the run begins without it", name, waited)
                 return found
             if waited > self.start_timeout:
-                missing = ", ".join(name for name in sites if name not in found)
                 raise TooFewSitesError(
-                    f"not connected within {self.start_timeout:g} s: {missing}; min_sites is {self.min_sites}: "
+                    f"not connected within {self.start_timeout:g} s: {', '.join(missing)}; min_sites is {self.min_sites}: "
                     "have them run eigenpact site start, each with the kit it was given, or lower min_sites"
                 )
             time.sleep(STILL)
@@ -111,6 +124,8 @@ class OpenFederation:
         Seconds a site may take to answer before the run goes on without it.
     identity : Identity, optional
         With what letters are signed and replies checked; none where there are no kits.
+    run : str
+        What runs are called that have a journal; empty if any name will do.
     """
 
     engine: str
@@ -121,6 +136,7 @@ class OpenFederation:
     min_sites: int
     round_timeout: float
     identity: Identity | None = None
+    run: str = ""
 
     spread: ClassVar[bool] = False
 
@@ -134,18 +150,24 @@ class OpenFederation:
             raise InputError(f"with engine {self.engine!r} the rows lie at the sites; call fit() without data")
         options: dict[str, Any] = {"round_timeout": self.round_timeout, "announces": True, "features": self.features}
         options |= {"identity": self.identity, "tell": lambda site, reason: log.warning("site %s: %s", site, reason)}
-        return job(LoggedConnection(self.post, self.sites, **options))
+        connection = LoggedConnection(self.post, self.sites, **options)
+        connection.run = self.run
+        return job(connection)
 
 
 class LoggedConnection(MailConnection):
-    """Writes to the coordinator's log what sites refuse."""
+    """Writes to the coordinator's log what sites refuse; ``run`` is what the run is called, if that was said."""
 
-    def announce(self, run: str, plan: Plan) -> Mapping[str, str]:
-        """Tell every site what the run is about to do; give why for each that takes no part."""
-        absent = super().announce(run, plan)
+    run = ""
+
+    def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
+        """Tell every site what the run is about to do; give by which plan, and why for each that takes no part."""
+        chosen, absent = super().announce(run, *plans)
+        if chosen:
+            log.info("run %s takes solver %s: not all sites allow %s", run, plans[chosen].solver, plans[0].solver)
         for name, reason in sorted(absent.items()):
             log.warning("site %s takes no part in run %s: %s", name, run, reason)
-        return absent
+        return chosen, absent
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order."""

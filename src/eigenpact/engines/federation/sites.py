@@ -6,10 +6,12 @@ Nothing of it comes from the coordinator.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from ...runtime.lately import Lately
 from ...runtime.purse import budget_beside
 from ...runtime.site_ledger import MOST_REFUSALS
 from ...runtime.versions import row_hashes, version_of
-from ...storage import parse_json, read_regular, write_private_json, writing
+from ...storage import parse_json, read_regular, replace_private, writing
 from .kits import PartyKit, read_kit
 from .trust import trust_of
 
@@ -40,9 +42,13 @@ FORMS: dict[str, Any] = {
     "coordinator_timeout": float,
     "kit": str,
     "description": str,
+    "version": str,
+    "pid": int,
+    "since": str,
 }
+DIGEST_BYTES = 16
 
-OPTIONAL = {"description": ""}
+OPTIONAL: dict[str, Any] = {"description": "", "version": "", "pid": 0, "since": ""}
 """What files of earlier versions do not say."""
 
 log = logging.getLogger("eigenpact.site")
@@ -71,6 +77,10 @@ class SiteFacts:
         The site's kit, whose keys letters and replies are signed with; empty for a Flower node that has none.
     description : str
         The TOML that describes the table; empty for the one beside it, if there is one.
+    version : str
+        Of the rows that the site was started with, or described with: others are not answered with.  Empty if any may be.
+    pid, since : int and str
+        The process that was started, and when; 0 and empty for a Flower node that is started otherwise.
     """
 
     name: str
@@ -82,15 +92,27 @@ class SiteFacts:
     coordinator_timeout: float
     kit: str
     description: str = ""
+    version: str = ""
+    pid: int = 0
+    since: str = ""
 
     @classmethod
-    def read(cls, path: str, named_by: str) -> SiteFacts:
-        """From the owner's file; ``named_by`` is where its path stands, for the error."""
+    def read(cls, path: str, named_by: str, digest: str = "") -> SiteFacts:
+        """From the owner's file; ``named_by`` is where its path stands, for the error.
+
+        With the ``digest`` of the file as it was when the site was started, another file is refused.
+        """
         use = "use eigenpact site start, or eigenpact site describe"
         try:
-            facts = parse_json(read_regular(Path(path), MOST_BYTES))
+            text = read_regular(Path(path), MOST_BYTES)
+            facts = parse_json(text)
         except (OSError, ValueError) as error:
             raise FileError(f"{path!r}, named by {named_by}, cannot be read: {error}; {use}") from error
+        if digest and digest != _digest(text):
+            raise InputError(
+                f"{path!r} was changed since the site was started, and this site answers as it was then or not at all; stop it "
+                "and start it again"
+            )
         facts = OPTIONAL | facts if isinstance(facts, dict) else facts
         wrong = misfit(facts, FORMS)
         if wrong or len(facts) != len(FORMS):
@@ -98,10 +120,12 @@ class SiteFacts:
         features = facts["features"]
         return cls(**facts | {"features": features if isinstance(features, int) else tuple(features)})
 
-    def write(self, path: Path) -> None:
-        """For the site's processes, and for its owner alone."""
+    def write(self, path: Path) -> str:
+        """For the site's processes, and for its owner alone; give the file's digest."""
         with writing(path, "it must be in a folder of your own"):
-            write_private_json(path, asdict(self))
+            text = (json.dumps(asdict(self), indent=2) + "\n").encode()
+            replace_private(path, [text])
+        return _digest(text)
 
     @property
     def max_seconds(self) -> float:
@@ -121,6 +145,11 @@ class SiteFacts:
         named = () if isinstance(self.features, int) else self.features
         rows = row_hashes(X, secret)
         version = version_of(rows, secret)
+        if self.version not in ("", version):
+            raise PolicyError(
+                "rule data: this site's table is not the one that the site was started with; its owner stops the site, looks at "
+                "the table, and starts the site again"
+            )
         facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "holes": holes}
         gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
@@ -132,6 +161,16 @@ class SiteFacts:
         module, _, function = self.opener.partition(":")
         options = {"description": self.description, "missing": bool(self.policy.get("fill_missing", False))}
         return getattr(importlib.import_module(module), function)(self.name, self.data, self.features, **options)
+
+    def pinned(self, **started: Any) -> SiteFacts:
+        """The same with the version of the rows as they are now, for a site that is ``started``; written to its ledger."""
+        ledger = SiteLedger(self.ledger)
+        X, secret = self.rows(), ledger.secret()
+        version = version_of(row_hashes(X, secret), secret)
+        policy = _digest(json.dumps(self.policy, sort_keys=True).encode())
+        named = {"table": Path(self.data).name, "rows": int(X.shape[0]), "policy": policy, "solvers": self.policy["solvers"]}
+        ledger.write(what="started" if started else "described", data=version, **named, **started)
+        return replace(self, version=version, **started)
 
     def stand_ready(self, remembered: bytes = b"") -> tuple[SiteEndpoint, SiteServer]:
         """The end that answers, and its server with what it ``remembered``; a site that cannot take part says so when asked."""
@@ -146,6 +185,10 @@ class SiteFacts:
             unable = Unable(self.name, error, self.features if isinstance(self.features, int) else len(self.features))
             return SiteEndpoint(unable, identity=identity), unable
         return SiteEndpoint(server, policy.max_message_bytes, refusals_to_log(), identity), server
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def refusals_to_log() -> Callable[[str], None]:

@@ -71,7 +71,7 @@ class NVFlare(FederationEngine):
             connected = self._wait_for_sites(lambda: administrator.ask("clients"))
             with meeting_point(folder) as (listener, relay):
                 told = relay | {"call_timeout": 2 * self.round_timeout + 10}
-                write_job(folder / "job", connected, self.min_sites, told)
+                write_job(folder / "job", connected, self.min_sites, told, self.run)
                 job = _submit(administrator, folder / "job", self.job_file)
                 try:
                     pipe = _accept(administrator, listener, job, self.start_timeout)
@@ -80,6 +80,9 @@ class NVFlare(FederationEngine):
                     finally:
                         hang_up(pipe)
                         pipe.close()
+                except KeyboardInterrupt:
+                    administrator.kill()  # a job ends by itself when nobody drives it
+                    raise
                 finally:
                     with suppress(TooFewSitesError):  # a server that is gone has no job
                         administrator.ask(f"end {END_WITHIN}")
@@ -118,19 +121,24 @@ class _Administrator:
     def __init__(self, kit: Kit) -> None:
         self.kit = kit
         command = [sys.executable, "-W", "ignore", "-m", "eigenpact.engines.flare.admin", str(kit.folder)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, **streams, text=True, start_new_session=True)  # Ctrl-C is for the caller
 
     def __enter__(self) -> _Administrator:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.kill()
         try:
             self._process.communicate(timeout=LEAVE_WITHIN)
         except subprocess.TimeoutExpired:  # FLARE waits for a server that is gone
-            self._process.kill()
+            self.kill()
             self._process.communicate()
+
+    def kill(self) -> None:
+        """Whoever asked is in a hurry."""
+        self._process.kill()
 
     def ask(self, command: str) -> Any:
         """Have a command carried out; give what it gave."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_constant import FLContextKey, JobConstants
+from nvflare.apis.job_def import JobMetaKey
 from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
@@ -24,6 +26,7 @@ from nvflare.private.fed.utils.app_deployer import AppDeployer
 
 from ...errors import PolicyError
 from ...runtime import shortened
+from ...runtime.gate import RUN
 from .kits import SITE_CLASS, SITE_CONFIG
 
 SIGNATURES = (".__nvfl_sig.json", ".__nvfl_submitter.crt")
@@ -73,7 +76,8 @@ class GuardedLauncher(ClientProcessJobLauncher):  # type: ignore[misc]
         except PolicyError as error:
             log.warning("refused job %s: %s", job, error)
             raise
-        log.info("job %s started", job)
+        name = str(job_meta.get(JobMetaKey.JOB_NAME.value, ""))
+        log.info("run %s begins, as FLARE's job %s", name if RUN.fullmatch(name) else "without a name", job)
         return super().launch_job(job_meta, fl_ctx)
 
 
@@ -108,10 +112,28 @@ def refuse_commands() -> None:
 
     def guarded(self: Any, request: Any) -> Any:
         origin, topic = request.get_header(MessageHeaderKey.ORIGIN), getattr(request.payload, "topic", None)
-        if origin == FQCN.ROOT_SERVER and topic in COMMANDS:
+        own_job = topic == TrainingTopic.NOTIFY_JOB_STATUS and str(origin).startswith(f"{self.cell.get_fqcn()}.")
+        if (origin == FQCN.ROOT_SERVER and topic in COMMANDS) or own_job:
             return dispatch(self, request)
         reason = f"rule commands: {shortened(str(topic))!r} of {shortened(str(origin))!r} is not answered at this site"
         log.warning("refused: %s", reason)
         return new_cell_message({}, error_reply(reason))
 
     FedAdminAgent._dispatch_request = guarded
+
+
+def log_out() -> Callable[[], None]:
+    """What tells FLARE's server that this site leaves, once it is connected; else the server counts on it for half a minute."""
+    connected: list[Any] = []
+    begin = FedAdminAgent.__init__
+
+    def noted(self: Any, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        connected.append(self.app_ctx)
+
+    def leave() -> None:
+        for engine in connected:
+            engine.client.logout_client(engine.new_context())
+
+    FedAdminAgent.__init__ = noted
+    return leave

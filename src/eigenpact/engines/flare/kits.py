@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
-from ...storage import write_private, write_private_json, writing
+from ...storage import replace_private, write_private, write_private_json, writing
+from .. import signals
 from ..extras import bring, crypto
 from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
 from ..federation.parties import COORDINATOR, digest_of_root
 
 ADMIN = "coordinator@eigenpact.org"
 """Name in the certificate with which the coordinator submits jobs."""
+
+SITE_VARIABLE, DIGEST_VARIABLE = "EIGENPACT_SITE", "EIGENPACT_SITE_DIGEST"
+"""Environment variables of a site: the file with what its owner says of it, and its digest when the site was started."""
 
 SITE_CLASS = "eigenpact.engines.flare.site.FlareSite"
 RELAY_CLASS = "eigenpact.engines.flare.relay.Relay"
@@ -110,8 +113,8 @@ class Kit(EngineKit):
         else:
             kind, who = "client", [f"uid={self.party}"]
         settings = ["secure_train=true", *who, "org=eigenpact", "config_folder=config"]
-        start = [sys.executable, "-u", "-m", "eigenpact.engines.flare.main", kind]
-        return [*start, "-m", str(self.workspace), "-s", f"fed_{kind}.json", "--set", *settings]
+        rest = ["-m", str(self.workspace), "-s", f"fed_{kind}.json", "--set", *settings]
+        return signals.command("eigenpact.engines.flare.main", kind, *rest)
 
     def _keep_inside(self) -> None:
         """Let FLARE's server store jobs in the kit; it takes absolute paths only."""
@@ -120,7 +123,7 @@ class Kit(EngineKit):
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(self.workspace / "snapshots")
         manager = next(part for part in resources["components"] if part["id"] == "job_manager")
         manager["args"]["uri_root"] = str(self.workspace / "jobs")
-        write_private_json(path, resources)
+        replace_private(path, [json.dumps(resources, indent=2).encode()])  # Ctrl-C must not tear it
 
 
 def make_kits(federation: Federation, folder: Path) -> None:
@@ -167,10 +170,10 @@ def job_config(relay: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {"config_fed_server.json": server, "config_fed_client.json": SITE_CONFIG}
 
 
-def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping[str, Any]) -> None:
-    """Write a job folder as FLARE takes it: configurations that name installed classes, and no code."""
+def write_job(folder: Path, sites: Sequence[str], min_sites: int, relay: Mapping[str, Any], run: str = "") -> None:
+    """Write a job folder as FLARE takes it: configurations that name installed classes, and no code; called as the run is."""
     meta = {
-        "name": "eigenpact",
+        "name": run or "eigenpact",
         "resource_spec": {},
         "deploy_map": {"coordinator": ["server"], "site": list(sites)},
         "min_clients": min_sites,
@@ -318,5 +321,6 @@ def _log_config() -> dict[str, Any]:
             "root": {"level": "INFO", "handlers": ["file", "errors"]},
             "eigenpact": {"level": "INFO", "handlers": ["console"]},
             "nvflare.collab": {"level": "WARNING"},  # else several lines a message
+            "eigenpact.engines": {"level": "WARNING"},  # what FLARE's own classes say under our classes' names
         },
     }

@@ -1,7 +1,8 @@
 """FLARE's server or client for a kit, with refused certificates written to the log, and BLAS with one thread.
 
-Run as ``python -m eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE does not tell
-when a handshake fails, so that a site with a wrong certificate would look, at both ends, as if it had never come.
+Run by ``first.py`` as ``eigenpact.engines.flare.main server|client ...``, the rest as FLARE takes it.  FLARE does not tell
+when a handshake fails, so that a site with a wrong certificate would look, at both ends, as if it had never come.  Nor does it
+end when it is asked to by Ctrl-C.
 
 Sites compute with one BLAS thread, as ``InProcess(threads=1)`` does.  That is said before their processes begin: a second thread
 of OpenBLAS that is only kept from work spins between two requests all the same, and doubles the time of a round on two cores.
@@ -22,6 +23,8 @@ from typing import Any
 
 from ...errors import EigenpactError
 from ..blas import ONE_THREAD
+from ..federation.running import keep_from_children
+from ..signals import heed
 from .kits import Kit
 
 MODULES = {
@@ -39,16 +42,19 @@ def main() -> None:
     kind = sys.argv.pop(1)
     os.umask(0o077)  # logs and jobs are for their owner alone
     os.environ |= ONE_THREAD
+    keep_from_children()
     log = logging.getLogger(NAMES[kind])
     workspace = Path(sys.argv[sys.argv.index("-m") + 1])
+    heed("the coordinator's server" if kind == "server" else "the site")
     reason = own_fault(kind, workspace)
     if reason:
         end(log, workspace, reason)
     tell_failures(log, lambda: own_fault(kind, workspace))
     if kind == "client":
-        from .guard import refuse_commands  # brings much of FLARE's client
+        from .guard import log_out, refuse_commands  # brings much of FLARE's client
 
         refuse_commands()
+        heed(f"site {Kit.read(workspace, 'site').party}", log_out())
     else:
         from .server import go_on_without_sites
 

@@ -17,9 +17,10 @@ from nvflare.collab import collab
 
 from ...runtime import SiteEndpoint
 from ..blas import limited_blas
+from ..federation.left import Left
 from ..federation.sites import SiteFacts, Unable
+from .kits import DIGEST_VARIABLE, SITE_VARIABLE
 
-SITE_VARIABLE = "EIGENPACT_SITE"
 COORDINATOR_SIDE = "server"
 """FLARE's name for the coordinator's side of a job; no site may have it."""
 
@@ -31,6 +32,7 @@ class FlareSite:
 
     def __init__(self) -> None:
         self._endpoint: SiteEndpoint | None = None
+        self._left: Left | None = None
         self._heard = time.monotonic()
         self._began = math.inf  # when the request began that is answered now
         self._lock = threading.Lock()  # one request after the other
@@ -38,13 +40,21 @@ class FlareSite:
     @collab.init  # type: ignore[untyped-decorator]
     def start(self) -> None:
         """Read the rows; a site that cannot tells why when it is asked."""
-        facts = SiteFacts.read(os.environ.get(SITE_VARIABLE, ""), SITE_VARIABLE)
+        path, digest = (os.environ.get(name, "") for name in (SITE_VARIABLE, DIGEST_VARIABLE))
+        facts = SiteFacts.read(path, SITE_VARIABLE, digest)
+        self._left = Left(facts.ledger)
         self._endpoint, server = facts.stand_ready()
         if not isinstance(server, Unable):
             log.info("site %s is ready", facts.name)
         self._heard = time.monotonic()
         limits = facts.coordinator_timeout, facts.max_seconds
         threading.Thread(target=self._watch, args=limits, daemon=True, name="eigenpact-watch").start()
+
+    @collab.final  # type: ignore[untyped-decorator]
+    def finish(self) -> None:
+        """Say what left this site, once the job is over."""
+        for line in self._left.told() if self._left is not None else ():
+            log.info("%s", line)
 
     @collab.publish  # type: ignore[untyped-decorator]
     def handle(self, data: bytes) -> bytes:

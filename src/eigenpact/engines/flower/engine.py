@@ -29,6 +29,7 @@ from ...storage import owner_only, write_private, write_private_json
 from ..extras import bring
 from ..federation.engine import FederationEngine
 from ..federation.relay import STILL, accept, frame, hang_up, meeting_point, unframe
+from ..signals import end_process
 from .app import write_app
 from .kits import CONNECTION, HERE, FlowerKit, program
 
@@ -43,6 +44,9 @@ REGISTERED = "registered.json"
 
 END_WITHIN = 10.0
 """Seconds a SuperLink may take to end by itself."""
+
+HURRY = 0.5
+"""The same after Ctrl-C."""
 
 COSTS = Costs(latency=7.0, bandwidth=1e7, flops=2e10)
 """A round's latency as measured with three sites on two busy cores (``make results FAMILY=flower``)."""
@@ -121,7 +125,9 @@ def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            start_new_session=True,  # Ctrl-C is for whoever started it, and ends it in order
         )
+    within = END_WITHIN
     try:
         deadline = time.monotonic() + UP_WITHIN
         while not listens(HERE, port):
@@ -129,13 +135,11 @@ def _superlink(kit: FlowerKit, port: int) -> Iterator[subprocess.Popen[bytes]]:
                 raise SiteError(f"Flower's SuperLink did not come up at {HERE}:{port}; see {kit.log}")
             time.sleep(0.1)
         yield process
+    except KeyboardInterrupt:
+        within = HURRY
+        raise
     finally:
-        process.terminate()
-        try:
-            process.wait(END_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end_process(process, within)
 
 
 def _register_keys(kit: FlowerKit) -> None:
@@ -247,17 +251,23 @@ def _run(kit: FlowerKit, timeout: float) -> Iterator[Pipe]:
             if pipe is None:
                 raise SiteError(f"Flower did not start the run within {timeout:g} s; see {kit.log}")
             began = True
-            process = _other_end(pipe)
+            process, within = _other_end(pipe), END_WITHIN
             try:
                 yield pipe
+            except KeyboardInterrupt:
+                within = HURRY
+                raise
             finally:
                 hang_up(pipe)
-                _await_end(*process)
+                _await_end(*process, within)
                 pipe.close()
-        finally:
+        except KeyboardInterrupt:
+            raise  # a run that finds nobody who drives it ends by itself
+        except BaseException:
             if run and not began:
                 with suppress(SiteError):  # a SuperLink that is gone has no run
                     ask(kit, "stop", run, CONNECTION)
+            raise
 
 
 def _other_end(pipe: Pipe) -> tuple[int, str]:
@@ -269,9 +279,9 @@ def _other_end(pipe: Pipe) -> tuple[int, str]:
     return process, _began(process)
 
 
-def _await_end(process: int, began: str) -> None:
+def _await_end(process: int, began: str, within: float) -> None:
     """Wait until the ServerApp's process, on this machine, has ended; one whose SuperLink is gone would try again for ever."""
-    deadline = time.monotonic() + END_WITHIN
+    deadline = time.monotonic() + within
     while began and _began(process) == began:
         if time.monotonic() > deadline:
             with suppress(ProcessLookupError):

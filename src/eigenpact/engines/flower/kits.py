@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import FileError, InputError
 from ...storage import write_private, writing
+from .. import signals
 from ..blas import ONE_THREAD
 from ..extras import bring, crypto, missing
 from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
@@ -31,6 +32,9 @@ CONNECTION = "eigenpact"
 
 SITE_KEY = "eigenpact-site"
 """Key of a node's configuration that names the file with what its owner says of the site."""
+
+DIGEST_KEY = "eigenpact-digest"
+"""Key of a node's configuration with a digest of that file, as it was when the site was started."""
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """No telemetry, no update check."""
@@ -129,13 +133,16 @@ class FlowerKit(EngineKit):
             *("--disable-runtime-dependency-installation", "--database", f"{self.workspace / 'superlink.db'}"),
         ]
 
-    def supernode(self, facts: Path, port: int, trusted_entities: Path | None = None) -> list[str]:
-        """What starts a site's SuperNode; ``port`` is for its own processes, on loopback alone."""
+    def supernode(self, facts: Path, port: int, trusted_entities: Path | None = None, digest: str = "") -> list[str]:
+        """What starts a site's SuperNode; ``port`` is for its own processes, on loopback alone, ``digest`` that of the facts."""
+        program("flower-supernode")
         trusted = [] if trusted_entities is None else ["--trusted-entities", str(trusted_entities)]
+        said = {SITE_KEY: str(facts)} | ({DIGEST_KEY: digest} if digest else {})
         return [
-            *(program("flower-supernode"), "--superlink", self.address, "--root-certificates", f"{self.folder / 'ca.crt'}"),
+            *signals.command("eigenpact.engines.flower.node", self.party, "--superlink", self.address),
+            *("--root-certificates", f"{self.folder / 'ca.crt'}"),
             *("--auth-supernode-private-key", f"{self.folder / 'site.key'}", "--host", HERE, "--port", str(port)),
-            *("--node-config", node_config({SITE_KEY: str(facts)}), *trusted),
+            *("--node-config", node_config(said), *trusted),
         ]
 
     def configure(self, address: str = "") -> None:

@@ -19,9 +19,10 @@ from ...runtime import SiteLedger
 from ...runtime.letters import run_of
 from ...runtime.site_ledger import shortened
 from ..blas import limited_blas
+from ..federation.left import Left
 from ..federation.sites import SiteFacts
 from .grid import letter, log_to_console, text_of
-from .kits import SITE_KEY
+from .kits import DIGEST_KEY, SITE_KEY
 
 MEMORY = "eigenpact"
 """Under this name the node's state holds what the site remembers."""
@@ -39,11 +40,13 @@ def answer(message: Message, context: Context) -> Message:
     """Answer one message of the coordinator; why one cannot be answered is for the site's own console."""
     log_to_console("%(asctime)s eigenpact: %(message)s")
     try:
-        facts = SiteFacts.read(str(context.node_config.get(SITE_KEY, "")), f"{SITE_KEY} in the node's configuration")
+        path, digest = (str(context.node_config.get(key, "")) for key in (SITE_KEY, DIGEST_KEY))
+        facts = SiteFacts.read(path, f"{SITE_KEY} in the node's configuration", digest)
         data = text_of(message.content)
     except EigenpactError as error:
         log.error("cannot take part: %s", error)
         return Message(Error(FAILED, "this node does not describe a site; its own console says why"), reply_to=message)
+    left = Left(facts.ledger)
     record = context.state.config_records.get(MEMORY, ConfigRecord())
     held = record.get("memory", b"")
     remembered = held if isinstance(held, bytes) else b""
@@ -57,6 +60,8 @@ def answer(message: Message, context: Context) -> Message:
     if came is None:
         return Message(Error(FAILED, "the message could not be answered; the site's console says why"), reply_to=message)
     reply, memory = came
+    for line in left.told(over=False):
+        log.info("%s", line)
     context.state[MEMORY] = ConfigRecord({"memory": memory})
     return Message(letter(reply), reply_to=message)
 
