@@ -51,7 +51,10 @@ def commands_page() -> str:
         "`EIGENPACT_DEBUG=1` shows where they were raised.\n",
         *_command("eigenpact", group),
     ]
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         parts += _command(f"eigenpact {name}", command)
         if isinstance(command, click.Group):
             for inner, part in command.commands.items():

@@ -20,7 +20,7 @@ ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms
 BOTTOM = {"errors", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
-FACADES = {"datasets", "export", "imports", "prepare", "solvers", "__init__"}
+FACADES = {"datasets", "export", "imports", "plot", "pp", "prepare", "solvers", "__init__"}
 
 MAY_IMPORT = (
     dict.fromkeys(BOTTOM, BOTTOM)
@@ -36,6 +36,8 @@ MAY_IMPORT = (
         "prepare": BOTTOM | {"algorithms", "estimators"},
         "export": BOTTOM | {"estimators", "report"},
         "imports": BOTTOM | {"estimators"},
+        "plot": BOTTOM | {"report"},
+        "pp": BOTTOM | {"estimators"},
         "__init__": BOTTOM | ROOMS | PEOPLE | {"runtime", *FACADES} - {"__init__"},
     }
 )

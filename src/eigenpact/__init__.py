@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, engines, errors, export, imports, prepare, solvers
+    from . import datasets, engines, errors, export, imports, plot, pp, prepare, solvers
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
@@ -33,6 +33,8 @@ __all__ = [
     "imports",
     "load_model",
     "metrics",
+    "plot",
+    "pp",
     "prepare",
     "save_model",
     "solvers",
@@ -47,7 +49,7 @@ def __getattr__(name: str) -> Any:
             places = (import_module(f"{__name__}.{place}") for place in ("errors", "solvers"))
             told = next((f"there is {place.__name__}.{name}" for place in places if hasattr(place, name)), told)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {told}")
-    if name in ("datasets", "engines", "errors", "export", "imports", "prepare", "solvers"):
+    if name in ("datasets", "engines", "errors", "export", "imports", "plot", "pp", "prepare", "solvers"):
         found = import_module(f"{__name__}.{name}")
     elif name == "metrics":
         found = import_module(f"{__name__}.numerics.metrics")

@@ -183,7 +183,7 @@ def test_a_json_file_that_cannot_be_written(run, monkeypatch, snapshot):
     [
         (("missing.csv",), "missing.csv does not exist"),
         (("north.csv", "north.csv"), "two sites are named 'north'"),
-        ((*FILES, "-k", 6), "-k 6 must be between 1 and min(n_samples, n_features)=5"),
+        ((*FILES, "-k", 6), "-k 6 must be between 1 and 5"),
         ((*FILES, "-k", "many"), "-k many is not allowed"),
         ((*FILES, "--solver", "magic"), "unknown solver 'magic'; the solvers to compare are faps"),
         ((*FILES, "--solver", "auto"), "unknown solver 'auto'"),

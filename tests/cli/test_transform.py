@@ -125,3 +125,14 @@ def test_bad_models(refused, model):
     damaged[len(damaged) // 2] ^= 1
     (model / "arrays.npz").write_bytes(damaged)
     assert "was changed since it was written" in refused("transform", model, "north.csv", "-o", "scores.csv")
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_picture_of_the_scores(run, refused, tmp_path, k):
+    run("fit", "north.csv", "south.csv", "-k", k, "-o", "drawn")
+    for more in ([], ["--project"]):
+        result = run("transform", "drawn", "north.csv", "-o", "s.csv", "--picture", "s.png", "--overwrite", *more)
+        assert result.exit_code == 0, result.stderr
+        assert "The picture is in s.png" in result.stdout
+        assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
+    assert "s.png exists already" in refused("transform", "drawn", "north.csv", "-o", "t.csv", "--picture", "s.png")

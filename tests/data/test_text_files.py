@@ -150,7 +150,12 @@ def test_a_first_column_of_text_that_repeats_is_asked_about(write):
         table = read_table(path, Description.of(said))
         assert (table.row_ids, table.X.tolist()) == (None, [[1], [2], [3]])
     assert read_table(path, Description(id="sex")).row_ids == ("male", "female", "male")
-    assert read_table(write("id,a\nmale,1\nmale,2\n")).row_ids == ("male", "male")
+    with pytest.raises(
+        InputError, match=r"the column of row names has 'male' more than once.*--by COLUMN if it tells sites apart"
+    ):
+        read_table(write("id,a\nmale,1\nmale,2\n"))
+    told = read_table(write("sex,a\nmale,1\nmale,2\n"), Description(id="sex")).notes
+    assert told == ("names in column 'sex' that stand for several rows: 'male'",)
     assert read_table(write("who,a\nu,1\nv,2\n")).row_ids == ("u", "v")
     with pytest.raises(ProblemsError, match="'120/80' is not a number"):
         read_table(write("bp,a\n120/80,1\n130/80,2\n"))
@@ -286,7 +291,7 @@ def test_columns_of_a_file_without_a_header(write):
         ({"id": "pid"}, "id names 'pid'"),
         ({"units": {"kg": "kg"}}, "units names 'kg'"),
         ({"missing_in": {"c": [0]}}, "missing_in names 'c'"),
-        ({"labels": ["town"]}, "labels names 'town'"),
+        ({"labels": ["town"]}, r"labels \(or --by\) names 'town'"),
         ({"drop": ["town"]}, "drop names 'town'"),
         ({"drop": ["age", "trest_bps"]}, "no column is left"),
     ],

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anndata
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse as sp
+from sklearn.decomposition import PCA
 
 import eigenpact as ep
-from eigenpact.errors import InputError
+from eigenpact.errors import InputError, InputTypeError
 
 ROWS = np.random.default_rng(0).normal(size=(8, 3)) * [3, 2, 1]
 
@@ -108,3 +111,35 @@ def test_whole_numbers_stored_more_than_once() -> None:
     """Small integers that add up to more than their type holds: counts of events, never added up."""
     counts = sp.csr_matrix((np.full(4, 100, dtype=np.uint8), [0, 0, 0, 1], [0, 3, 4]), shape=(2, 2))
     np.testing.assert_array_equal(ep.FederatedPCA(1).fit(counts).mean_, [150, 50])
+
+
+def test_sites_may_be_a_column_of_a_table():
+    rng = np.random.default_rng(3)
+    X, hospital = rng.normal(size=(40, 4)), np.array(["north", "south"])[rng.integers(0, 2, 40)]
+    table = pd.DataFrame(X, columns=list("abcd"))
+    table.insert(2, "hospital", hospital)
+    found = ep.FederatedPCA(2).fit(table, sites="hospital")
+    assert found.sites_ == ("north", "south")
+    assert list(found.feature_names_in_) == list("abcd")
+    expected = PCA(2).fit(X)
+    assert np.allclose(found.components_, expected.components_, atol=1e-7)
+    arrow = pyarrow.Table.from_pandas(table)
+    assert np.array_equal(ep.FederatedPCA(2).fit(arrow, sites="hospital").components_, found.components_)
+    with pytest.raises(InputError, match=r"sites='town' is no column of X; columns are a, b, hospital, c, d"):
+        ep.FederatedPCA(2).fit(table, sites="town")
+    with pytest.raises(InputError, match=r"sites='hospital' names a column, and X has no names of columns"):
+        ep.FederatedPCA(2).fit(X, sites="hospital")
+
+
+def test_what_is_no_table_is_named_and_no_row_is_printed():
+    row = np.arange(1000.0) + 0.125
+    for wrong in (row, row.tolist(), {"north": row, "south": np.ones((3, 2))}):
+        with pytest.raises(InputError, match=r"got 1D array instead: .* has shape \(1000,\)") as caught:
+            ep.FederatedPCA(1).fit(wrong)
+        assert "125" not in str(caught.value)
+    with pytest.raises(InputTypeError, match=r"'north\.csv', the name of a file"):
+        ep.FederatedPCA(1).fit("north.csv")
+    with pytest.raises(InputTypeError, match=r"X is an AnnData object; call ep\.pp\.pca"):
+        ep.FederatedPCA(1).fit(anndata.AnnData(np.ones((3, 2))))
+    with pytest.raises(InputTypeError, match=r"can be read as numbers: give X\.astype\(float\)"):
+        ep.FederatedPCA(1).fit(pd.DataFrame(np.ones((3, 2)), dtype=object))

@@ -136,7 +136,7 @@ def test_after_a_site_is_lost_the_steps_are_those_of_the_others():
 @pytest.mark.parametrize("way", WAYS)
 def test_a_site_that_does_not_list_the_functions_refuses_by_name(tmp_path, way):
     tables, prepare = WAYS[way]
-    with pytest.raises(PolicyError, match=r"rule functions: 'eigenpact:\w+/1' is not listed at this site"):
+    with pytest.raises(PolicyError, match=r"rule prepare: rows of this site may not be prepared by '[a-z-]+'; leave it out"):
         pca(prepare, engine=Lasting(tmp_path, EXACT)).fit(tables)
 
 

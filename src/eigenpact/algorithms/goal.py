@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 from ..numerics.certificate import Cut
@@ -21,12 +21,15 @@ class Goal:
 
     tol: float | None
     angle: float | None
+    asked: float | None = field(default=None, kw_only=True)
+    """The tol that was asked for, where rounding does not allow it."""
 
     @classmethod
     def of(cls, setup: Setup, angle_tol: float | None, default: float) -> Goal:
         """The user's tol and angle_tol; without either, the solver's own angle."""
         if setup.tol is not None:
-            return cls(setup.stopping_tol(0.0), angle_tol)
+            least = setup.stopping_tol(0.0)
+            return cls(least, angle_tol, asked=setup.tol if setup.tol < least else None)
         return cls(None, default if angle_tol is None else angle_tol)
 
     def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002
@@ -37,8 +40,11 @@ class Goal:
 
     def told(self) -> str:
         """What was asked for, in words."""
-        asked = [] if self.tol is None else [f"tol {self.tol:.1e}"]
+        asked = [] if self.tol is None else [self._tol_told(self.tol)]
         return " or ".join(asked + ([] if self.angle is None else [f"a sine of {self.angle:.1e}"]))
+
+    def _tol_told(self, tol: float) -> str:
+        return f"tol {tol:.1e}" + ("" if self.asked is None else f", the least that rounding allows ({self.asked:.1e} asked for)")
 
     def reached(self, residual: float, angle: float | None, cut: Cut, k: int) -> str:
         """Why an answer of k components has converged, in words."""
@@ -46,7 +52,7 @@ class Goal:
         if cut != "clear":
             return f"{cut_in_words(cut, k)}; {at}"
         if self.tol is not None and residual <= self.tol:
-            return f"{at} reached tol {self.tol:.1e}"
+            return f"{at} reached {self._tol_told(self.tol)}"
         if self.angle is not None and angle is not None and angle <= self.angle:
             return f"the estimated sine of the angle, {sine}, reached {self.angle:.1e}; {at}"
         if angle is None:

@@ -1,84 +1,153 @@
-"""The command ``eigenpact``: one file per subcommand."""
+"""The command ``eigenpact``: one file per subcommand, imported when it is called.
+
+What needs no subcommand - help, the version, a name that there is not - is answered here, before anything else is imported.
+"""
 
 from __future__ import annotations
 
-import os
-from importlib.metadata import version
-from typing import Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-from typer.core import TyperGroup
-
-from ..errors import EigenpactError
-from .commands import (
-    audit,
-    compare,
-    coordinator,
-    demo,
-    describe,
-    export,
-    federation,
-    fit,
-    rehearse,
-    reproduce,
-    show,
-    site,
-    site_budget,
-    site_check,
-    suggest,
-    transform,
-)
-from .consoles import print_error, stdout
+if TYPE_CHECKING:
+    from .application import app as app
 
 
-class Commands(TyperGroup):
-    """Tells errors of eigenpact in one line with exit code 2; EIGENPACT_DEBUG=1 shows where they were raised."""
+class Command(NamedTuple):
+    """A subcommand, or a group of them: its module in ``commands/``, its line in the list of commands, an example for its own
+    help; of a group, the commands that have modules of their own."""
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the subcommand."""
-        try:
-            return super().invoke(ctx)
-        except EigenpactError as error:
-            if os.environ.get("EIGENPACT_DEBUG") == "1":
-                raise
-            print_error(error)
-            raise typer.Exit(2) from error
+    module: str
+    summary: str
+    example: str = ""
+    more: tuple[tuple[str, Command], ...] = ()
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command("demo", epilog="Example: eigenpact demo")(demo.command)
-app.command("fit", epilog="Example: eigenpact fit north.csv south.csv west=w.npy -k 10 -o model/")(fit.command)
-app.command("describe", epilog="Example: eigenpact describe north.csv --like south.csv -o north.csv.toml")(describe.command)
-app.command("compare", epilog="Example: eigenpact compare north.csv south.csv west=w.npy -k 10")(compare.command)
-app.command("suggest", epilog="Example: eigenpact suggest north.csv south.csv --picture suggested.png")(suggest.command)
-app.command("audit", epilog="Example: eigenpact audit --rows 200,150,100 --features 30 --solver krylov")(audit.command)
-app.command("reproduce", epilog="Example: eigenpact reproduce faps-table4 --json numbers.json")(reproduce.command)
-app.command("transform", epilog="Example: eigenpact transform model/ north.csv -o scores.csv")(transform.command)
-app.command("export", epilog='Example: eigenpact export model/ --to card -o card.md --use "Members of the study"')(export.command)
-app.command("show", epilog="Example: eigenpact show model/ --ledger --picture scree.png")(show.command)
-app.command("rehearse", epilog="Example: eigenpact rehearse consortium.toml -o rehearsal")(rehearse.command)
-app.add_typer(federation.app, name="federation")
-app.add_typer(coordinator.app, name="coordinator")
-site.app.command("budget", epilog="Example: eigenpact site budget heart/cleveland")(site_budget.command)
-site.app.command("check", epilog="Example: eigenpact site check heart/cleveland/site.toml")(site_check.command)
-app.add_typer(site.app, name="site")
+COMMANDS = {
+    "demo": Command("demo", "Joint PCA of ten sites of handwritten digits, by every solver, beside pooling all rows.", "demo"),
+    "fit": Command(
+        "fit",
+        "Fit the joint PCA of several sites, one file each, and write the model to a folder.",
+        "fit north.csv south.csv west=w.npy -k 10 -o model/",
+    ),
+    "describe": Command(
+        "describe",
+        "Look through a text table: print what is wrong and where, and suggest a description.",
+        "describe north.csv --like south.csv -o north.csv.toml",
+    ),
+    "compare": Command(
+        "compare",
+        "Compare all solvers on your own files: rounds, bytes, seconds, accuracy, what sites reveal.",
+        "compare north.csv south.csv west=w.npy -k 10",
+    ),
+    "suggest": Command(
+        "suggest",
+        "Suggest how many components to ask for, by the rows of all files together.",
+        "suggest north.csv south.csv --picture suggested.png",
+    ),
+    "audit": Command(
+        "audit",
+        "Attack a run like yours, and tell what could be computed about single sites and rows.",
+        "audit --rows 200,150,100 --features 30 --solver krylov",
+    ),
+    "reproduce": Command(
+        "reproduce",
+        "Compute a table or figure of a paper again, and print our numbers beside the paper's.",
+        "reproduce faps-table4 --json numbers.json",
+    ),
+    "transform": Command(
+        "transform",
+        "Write the scores of a table's rows on a model's components.  Nothing leaves this machine.",
+        "transform model/ north.csv -o scores.csv",
+    ),
+    "export": Command(
+        "export",
+        "Write a model for programs without eigenpact, or a card that says what it is.",
+        'export model/ --to card -o card.md --use "Members of the study"',
+    ),
+    "show": Command(
+        "show",
+        "Show a model: sites, rows, solver, convergence, explained variance, and what left each site.",
+        "show model/ --ledger --picture scree.png",
+    ),
+    "rehearse": Command(
+        "rehearse",
+        "Play all parties of a federation on this machine, and write what each of them would see.",
+        "rehearse consortium.toml -o rehearsal",
+    ),
+    "federation": Command("federation", "Make the start-up kits of a federation between institutions."),
+    "coordinator": Command("coordinator", "Serve a federation, and run joint PCAs over its sites."),
+    "site": Command(
+        "site",
+        "Take part in a federation with a table that stays here.",
+        more=(
+            ("budget", Command("site_budget", "What is left of a site's budget.", "site budget heart/cleveland")),
+            ("check", Command("site_check", "Check a site's settings.", "site check heart/cleveland/site.toml")),
+        ),
+    ),
+}
+"""Subcommands by name, in the order of the help."""
+
+ABOUT = "Principal components across sites that cannot, or would rather not, pool their data."
+START = "Start with: eigenpact demo.  Help on one command: eigenpact fit --help"
+VERSION_HELP = "Print the version and exit."
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        stdout().print(f"eigenpact {version('eigenpact')}", highlight=False)
-        raise typer.Exit
+def help_text() -> str:
+    """What ``eigenpact --help`` prints."""
+    options = [f"  {'--version':11}  {VERSION_HELP}", f"  {'--help':11}  Show this message and exit."]
+    commands = [f"  {name:11}  {command.summary}" for name, command in COMMANDS.items()]
+    usage = "Usage: eigenpact [OPTIONS] COMMAND [ARGS]..."
+    return "\n".join([usage, "", ABOUT, "", "Options:", *options, "", "Commands:", *commands, "", START, ""])
 
 
-@app.callback(epilog="Start with: eigenpact demo.  Help on one command: eigenpact fit --help")
-def _eigenpact(
-    show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Principal components across sites that cannot, or would rather not, pool their data."""
+def version_text() -> str:
+    """What ``eigenpact --version`` prints."""
+    from .. import __version__
+
+    return f"eigenpact {__version__}\n"
+
+
+def unknown_text(word: str) -> str:
+    """What is said of a first word that is no command and no option."""
+    import difflib
+
+    known = ["--version", "--help"] if word.startswith("-") else list(COMMANDS)
+    near = difflib.get_close_matches(word, known, 1)
+    advice = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
+    printable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in word)
+    return f"error: eigenpact has no {'option' if word.startswith('-') else 'command'} {printable!r}; {advice}\n"
 
 
 def main() -> None:
     """Entry point of the command ``eigenpact``."""
-    app(prog_name="eigenpact")
+    first = sys.argv[1] if len(sys.argv) > 1 else None
+    if first in (None, "--help"):
+        sys.stdout.write(help_text())
+        sys.exit(2 if first is None else 0)
+    elif first == "--version":
+        sys.stdout.write(version_text())
+    elif first not in COMMANDS:
+        sys.stderr.write(unknown_text(str(first)))
+        sys.exit(2)
+    else:
+        _call()
+
+
+def _call() -> None:
+    try:
+        from .application import app
+
+        app(prog_name="eigenpact")
+    except KeyboardInterrupt:  # while modules were imported
+        sys.stderr.write("stopped by Ctrl-C; nothing was written\n")
+        sys.exit(INTERRUPTED)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .application import app
+
+    return app

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
-
-from rich.console import Console
+from typing import TYPE_CHECKING, TextIO
 
 from ..errors import ProblemsError
 from .wording import in_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FILE_WIDTH = 120
 """Width of tables when the output is not a terminal."""
@@ -20,11 +21,15 @@ FILE_WIDTH = 120
 
 def stdout() -> Console:
     """For results."""
+    from rich.console import Console
+
     return Console(width=_width(sys.stdout), markup=False, emoji=False)
 
 
 def stderr() -> Console:
     """For progress, warnings and errors."""
+    from rich.console import Console
+
     return Console(stderr=True, width=_width(sys.stderr), markup=False, emoji=False)
 
 

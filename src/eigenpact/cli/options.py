@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..data.description import Description
+
+SOLVERS = (
+    "faps",
+    "gram",
+    "krylov",
+    "localpower",
+    "subspace",
+    "davidson",
+    "lanczos",
+    "power",
+    "shift-invert",
+    "hot-potato",
+    "one-shot",
+)
+"""Solvers of this package for the joint PCA, by name; those of other packages are found when they are asked for."""
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What is said of columns on the command line, for every file: row names, those not used, the one that tells sites apart."""
+
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    by: str | None = None
+
+    def add_to(self, said: Description) -> Description:
+        """A file's description, and what is said here."""
+        return said.with_columns(self.id, self.drop, self.by)
+
+
+ALL_COLUMNS = ColumnOptions()
+"""Nothing is said of them."""
 
 
 class Center(StrEnum):
@@ -66,7 +102,7 @@ MissingOption = Annotated[
     Missing,
     typer.Option(help="Missing entries: refuse them, fill them with pooled means, or fit the most likely components (em)."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of random starts.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random starts.")]
 Tol = Annotated[float | None, typer.Option(help="Stop at this scaled KKT residual; by default, at a small estimated angle.")]
 Secure = Annotated[
     bool, typer.Option("--secure", help="Secure the sums: nobody sees a single site's reply; a lost site stops the run.")
@@ -77,11 +113,20 @@ GoOnWithout = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="For example 512MB: read larger files a piece at a time.  By default they are loaded."),
+    typer.Option(
+        metavar="SIZE",
+        help="For example 512MB: read larger files a piece at a time.  By default, all but .npy files over 1 GB are loaded.",
+    ),
 ]
 Describe = Annotated[
     list[str] | None,
     typer.Option(metavar="SITE=TOML", help="Description of a site's file; by default the TOML beside it.  May be repeated."),
+]
+RowNames = Annotated[str | None, typer.Option("--id", metavar="COLUMN", help="The column that names the rows.")]
+Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is not used; may be repeated.")]
+By = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column that says to which site a row belongs: a file then holds several sites."),
 ]
 DescribeTable = Annotated[
     Path | None, typer.Option(metavar="TOML", help="Description of the table; by default the TOML beside it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from ..estimators import FederatedPCA
 from ..estimators.choices import find_joint_solver
 from ..estimators.model_files import check_model_target, save_model
 from ..estimators.preparers import parse_preparer
+from ..report.summaries import summary_of
 from ..report.watching import unwarned
 from ..runtime import Engine, Secured
+from ..storage import write_json
 from . import tables
 from .consoles import stderr, stdout, tell
 from .options import preprocessing
@@ -113,13 +116,16 @@ def run(
     weights: Any = None,
     leads: bool = True,
     quiet: bool = False,
+    json_file: Path | None = None,
 ) -> int:
-    """As :func:`fit_and_save`, shown on the console; give the exit code: 0 converged, 1 not converged."""
+    """As :func:`fit_and_save`, shown on the console and written as JSON; give the exit code: 0 converged, 1 not converged."""
     told: dict[str, Any] = {"report": report, "weights": weights}
     with shown_rounds(stderr(), quiet=quiet or not leads) as callback:
         happened = fit_and_save(settings, pca.set_params(callback=callback), X, features, **told, leads=leads)
     for note in happened:
         tell(stderr(), note, "yellow")
+    if leads and json_file is not None:
+        write_json(json_file, summary_of(pca))
     if leads and not quiet:
         tables.report(pca, stdout())
         shown = os.path.relpath(settings.output)

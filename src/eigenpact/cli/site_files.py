@@ -15,11 +15,13 @@ from ..data.checks import check_finite
 from ..data.description import Description
 from ..data.features_report import FeaturesReport
 from ..data.readers import Table, Variants, read_sites, site_of
+from ..data.splitting import split_tables
 from ..data.take_columns import check_fits, is_sparse, take_columns
 from ..engines.ranks import Alone, share, world
 from ..errors import EigenpactError, InputError
 from ..numerics.units import quartiles, units_in_doubt
 from .consoles import stderr, tell
+from .options import ALL_COLUMNS, ColumnOptions
 
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
 """Environment variables in which MPI launchers tell how many ranks they started."""
@@ -74,6 +76,18 @@ def tell_notes(tables: Mapping[str, Table]) -> None:
             tell(stderr(), f"{name}: {note}")
 
 
+def read_columns(
+    files: list[str], said: Mapping[str, Description], memory: int | None, columns: ColumnOptions, comm: Any, *, quiet: bool
+) -> dict[str, Table]:
+    """Tables by site, with what the command line says of columns; what was found out about the files is told."""
+    if columns.by is not None and comm.size > 1:
+        raise InputError(f"--by {columns.by} is for one process: leave out mpiexec, or write a file for each site")
+    read = read_sites(files, said, memory=memory, also=columns.add_to)
+    if not quiet:
+        tell_notes(read)
+    return read if columns.by is None else split_tables(read, columns.by)
+
+
 @dataclass(frozen=True, eq=False)
 class Read:
     """What was read: rows of this rank's sites, columns as agreed on; names of the features, if any; what is to be told.
@@ -94,6 +108,7 @@ def read_together(
     check_outputs: Callable[[], None],
     descriptions: Mapping[str, Description] | None = None,
     memory: int | None = None,
+    columns: ColumnOptions = ALL_COLUMNS,
     *,
     missing: bool = False,
     features: str = "strict",
@@ -105,7 +120,7 @@ def read_together(
     Rank 0 calls ``check_outputs`` before anything is read.  ``proxy``, if given, must be one of its sites.
     ``memory`` is what each rank may take, in bytes; ``missing`` says that NaN stands for a missing entry; ``weights``, that rows
     may have some, which are refused else; ``quiet``, that what was found out about files is not printed.  Ranks tell each other
-    names of columns, variants and categories, and quartiles, by which units are compared.
+    names of columns, variants and categories, and quartiles, by which units are compared.  ``columns`` is said of every file.
     """
     read: dict[str, Table] = {}
     facts: dict[str, Any] = {}
@@ -118,13 +133,11 @@ def read_together(
         if unknown := sorted(set(descriptions or {}) - set(sites)):
             raise InputError(f"--describe names {unknown[0]!r}, which is no site; sites are {', '.join(sites)}")
         said = {name: said for name, said in (descriptions or {}).items() if name in {site_of(file) for file in mine}}
-        read = read_sites(mine, said, memory=memory) if mine else {}
+        read = read_columns(mine, said, memory, columns, comm, quiet=quiet) if mine else {}
         weighted = [name for name, table in read.items() if table.weights is not None]
         if weighted and not weights:
             told_of = "its description names weights, of which this command knows nothing; leave them out"
             raise InputError(f"site {weighted[0]!r}: {told_of}")
-        if not quiet:
-            tell_notes(read)
         for name, table in read.items():
             check_finite(name, table.X, table.feature_names, missing=missing)
         facts = {name: _facts(name, table) for name, table in read.items()}
@@ -133,7 +146,7 @@ def read_together(
             raise
         error = str(caught)
     told = share(comm, {"error": error, "sites": facts})
-    everyone = _merge(told, len(files))
+    everyone = _merge(told, len(files) if columns.by is None else len(facts))
     dictionary = all_categories(site["categories"] for site in everyone.values())
     apart = categories_apart({name: site["categories"] for name, site in everyone.items()}, features)
     agreed = agree_on_features({name: _columns(site, dictionary) for name, site in everyone.items()}, features)

@@ -21,6 +21,11 @@ SAID = {
     "prepare does not go with": "--prepare does not go with",
     "raise max_rounds": "raise --max-rounds",
     "lower min_sites": "lower --min-sites",
+    "min(n_samples, n_features)=": "",
+    ", or None for all": ", or all",
+    ", or None for the solver's own": "; leave it out for the solver's own",
+    ">= 0, or None": ">= 0",
+    "the solvers of FederatedPCA are": "the solvers are",
 }
 """Whole phrases."""
 

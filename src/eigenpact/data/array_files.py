@@ -46,10 +46,10 @@ def check_expansion(what: object, size: int, compressed: int, advice: str) -> No
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file."""
+    """The array of a .npy file; a MemoryError where it does not fit."""
     with open_regular(path, follow=True) as file:
         dtype, shape, fortran = read_header(file, os.fstat(file.fileno()).st_size)
-        with told():
+        with told(MemoryError):
             flat = np.fromfile(file, dtype, math.prod(shape))
     return _shaped(flat, shape, fortran)
 
@@ -96,13 +96,18 @@ class Archive:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise."""
+def told(*but: type[BaseException]) -> Iterator[None]:
+    """Tell as an InputError what numpy, and zipfile of an archive that is damaged, encrypted or of a newer kind, raise.
+
+    What is ``but`` these passes.
+    """
     try:
         yield
     except InputError:
         raise
     except (*BROKEN, OSError, ValueError, KeyError, RuntimeError, MemoryError) as error:
+        if isinstance(error, but):
+            raise
         raise InputError(f"it cannot be read: {error}") from error
 
 
@@ -131,7 +136,8 @@ def _parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
         raise InputError("its header does not describe an array")
     descr, shape, fortran = header["descr"], header["shape"], header["fortran_order"]
     if not isinstance(descr, str) or not DTYPE.fullmatch(descr):
-        raise InputError(f"its dtype {str(descr)[:50]!r} is neither of numbers nor of texts")
+        told = "Python objects, not numbers: save X.astype(float)" if descr == "|O" else "neither of numbers nor of texts"
+        raise InputError(f"its dtype {str(descr)[:50]!r} is {'of ' if descr == '|O' else ''}{told}")
     if not isinstance(shape, tuple) or len(shape) > 8 or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
         raise InputError("its shape is none")
     try:

@@ -21,6 +21,9 @@ from .description import Description
 from .sparse_files import read_sparse
 from .table import Table, reads
 
+MAPPED = 1 << 30
+"""Arrays of more bytes are read from their file a piece at a time, also where nobody asked for it."""
+
 
 def _begins(file: Path, magic: bytes) -> bool:
     with open_regular(file, follow=True) as stream:
@@ -32,10 +35,12 @@ def _read_npy(file: Path, _description: Description, memory: int | None) -> Tabl
     if _begins(file, b"PK"):
         raise FileError(f"{file} holds several arrays; rename it to end in .npz, or save one array with numpy.save")
     try:
-        if not is_too_large(_as_floats(mapped := map_npy(file)), memory):
+        if not is_too_large(_as_floats(mapped := map_npy(file)), MAPPED if memory is None else memory):
             return Table(read_npy(file))
     except InputError as error:
         raise FileError(f"{file} is not a .npy file of numbers ({error}); save one array with numpy.save") from error
+    except MemoryError:
+        pass  # read from the file, then
     check_numeric(file.stem, mapped)
     return Table(ArraySource(mapped) if mapped.ndim == 2 else mapped)
 

@@ -108,7 +108,7 @@ def check_numeric(name: str, X: Any) -> None:
         if bad:
             shown = ", ".join(f"{column!r} ({dtype})" for column, dtype in bad[:SHOWN])
             more = f" and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
-            raise InputTypeError(f"site {name!r}: columns {shown}{more} are not numbers; drop them, or encode them as numbers")
+            raise InputTypeError(f"site {name!r}: columns {shown}{more} are not numbers; {_mend(X, bad)}")
     else:
         dtype = X.dtype if hasattr(X, "dtype") else np.asarray(X).dtype
         if dtype.kind not in "biufc":
@@ -119,6 +119,15 @@ def check_numeric(name: str, X: Any) -> None:
         if dtype.kind == "c":
             raise complex_error(f"site {name!r}", str(dtype))
     check_real(f"site {name!r}", X)
+
+
+def _mend(X: Any, bad: Sequence[tuple[Any, Any]]) -> str:
+    """What to do about columns that hold no numbers, or numbers as objects."""
+    try:
+        X[[column for column, _ in bad]].astype(float)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return "drop them, or encode them as numbers"
+    return "what they hold can be read as numbers: give X.astype(float)"
 
 
 def checked_weights(name: str, weights: Any, n: int, called: str = "sample_weight") -> NDArray[np.float64]:

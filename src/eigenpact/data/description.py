@@ -9,7 +9,7 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,20 @@ class Description:
         if said.weights is not None and said.weights in (*said.drop, *said.categorical, *said.labels, said.id):
             raise InputError(f"weights names {said.weights!r}, as do drop, categorical, labels or id; name it in one")
         return said
+
+    def with_columns(self, id: str | None = None, drop: tuple[str, ...] = (), label: str | None = None) -> Description:
+        """The same, and what else is said of columns: row names, columns that are not used, a column of labels.
+
+        >>> Description(drop=("town",)).with_columns("nr", ("date",), "hospital")
+        Description(columns=None, drop=('town', 'date'), ..., id='nr', ..., labels=('hospital',), ...)
+        """
+        labels = self.labels if label is None else tuple(dict.fromkeys((*self.labels, label)))
+        twice = {*drop} & {*self.categorical, *labels, *(name for name in (id, self.weights) if name is not None)}
+        if twice:
+            raise InputError(f"column {min(twice)!r} is to be dropped, and to be used for something else; say one of the two")
+        used = self.columns if self.columns is None else tuple(name for name in self.columns if name not in drop)
+        all_dropped = tuple(dict.fromkeys((*self.drop, *drop)))
+        return replace(self, columns=used, drop=all_dropped, id=self.id if id is None else id, labels=labels)
 
     @property
     def is_empty(self) -> bool:

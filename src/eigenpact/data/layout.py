@@ -34,6 +34,12 @@ LIKELY_MISSING = (
 )
 """Cells that often stand for a missing number, but may mean something else; small letters."""
 
+DATE = re.compile(
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d\d|\d{4})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .-]+\d{4}"
+    r"|[A-Za-z]{3,9} \d{1,2},? \d{4})(?:[ T]\d{1,2}:\d\d.*)?"
+)
+"""A day, perhaps with a time, as people and programs write it."""
+
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
 
 
@@ -167,7 +173,8 @@ def _check_names(own: Sequence[str], agreed: Sequence[str], said: Description, p
         for name in names:
             if name not in agreed:
                 hint = did_you_mean(name, agreed)
-                told = f"the description's {key} names {name!r}, which is no column{hint}; columns are {_few(agreed)}"
+                what = "labels (or --by)" if key == "labels" else key
+                told = f"{what} names {name!r}, which is no column{hint}; columns are {_few(agreed)}"
                 problems.append(Finding(told, line))
 
 
@@ -203,6 +210,11 @@ def read_layout(
     has_ids = known or (number(lines[1][1][0]) is None and not _is_broken_number(lines[1][1][0]))
     before = len(problems)
     layout = arrange(names, description, 0 if has_ids else None, known, problems, skip=line, line=line)
+    if DATE.fullmatch(lines[1][1][0].strip()) and ((layout.ids == 0 and not layout.known_ids) or 0 in layout.features):
+        told = f"{lines[1][1][0].strip()!r} is a date, no number, and hardly names the row; say --drop {head}, or --id {head}"
+        problems.append(
+            Finding(f'{told} if it names the row (in a description: drop = ["{head}"] or id = "{head}")', line + 1, 1, head)
+        )
     if not layout.features and len(problems) == before:
         problems.append(Finding(f"no column is left as a feature; is the separator really {separator!r}?", line))
     return layout

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ..numerics.sources import RowSource
@@ -14,6 +16,12 @@ from .table import Table
 
 ROWS = 10_000
 """Rows that are looked at."""
+
+ENTRIES = 1 << 22
+"""So many entries at most are looked at, of tables with many columns in fewer rows."""
+
+FEWEST = 5
+"""Rows that must be there before numbers one after the other mean anything."""
 
 _WORDS = re.compile(r"(?:^|[\W_])(?:id|ids|nr|no|num|number|nummer|mrn|idx|index)$|^(?:pid|iid|eid|uid)$", re.IGNORECASE)
 _JOINED = re.compile(r"[a-z](?:ID|Id|Nr|No)$|^(?i:patient|subject|sample|person|participant|case|record|row|study)(?i:id|nr|no)$")
@@ -29,18 +37,42 @@ def may_number(name: str) -> bool:
 
 
 def numberings(table: Table, said: Description) -> list[str]:
-    """A note for every feature that seems to number the rows, unless the description asks for it."""
+    """A note for every feature that seems to number the rows, by its name or its numbers, unless the description asks for it."""
     X, asked = table.X, (*(said.columns or ()), *said.units)
-    names = [(j, name) for j, name in enumerate(table.feature_names or ()) if may_number(name) and name not in asked]
-    if not names or table.variants is not None or sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse):
+    if table.variants is not None or sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse):
         return []
-    rows = np.asarray(X[:ROWS])
-    found = [(j, name) for j, name in names if _all_different(rows[:, j])]
-    told = "whole numbers, all different, are taken for a feature; if they number the rows, describe the file: "
-    return [Finding(f'{told}id = "{name}" or drop = ["{name}"]', None, j + 1, name).told() for j, name in found]
+    rows = np.asarray(X[: min(ROWS, max(FEWEST, ENTRIES // X.shape[1]))])
+    steps = set(np.flatnonzero(are_consecutive(rows)).tolist())
+    if table.feature_names is None:
+        told = "whole numbers one after the other are taken for a feature; if they number the rows, leave the column out"
+        return [Finding(told, None, j + 1).told() for j in sorted(steps)]
+    names = [(j, name) for j, name in enumerate(table.feature_names) if name not in asked]
+    found = [(j, name) for j, name in names if j in steps or (may_number(name) and _all_different(rows[:, j]))]
+    told = "whole numbers, all different, are taken for a feature; if they number the rows, say "
+    return [Finding(_advice(told, name), None, j + 1, name).told() for j, name in found]
 
 
-def _all_different(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
+def _advice(told: str, name: str) -> str:
+    word = name if re.fullmatch(r"[\w.+-]+", name) else repr(name)
+    return f'{told}--id {word} or --drop {word}, or describe the file: id = "{name}" or drop = ["{name}"]'
+
+
+def are_consecutive(rows: NDArray[np.floating[Any]]) -> NDArray[np.bool_]:
+    """Which columns of some rows (n x d) hold whole numbers one after the other, in any order, and enough to mean it.
+
+    >>> are_consecutive(np.array([[3.0, 1.0], [7.0, 2.0], [5.0, 4.0], [4.0, 5.0], [6.0, 6.0]])).tolist()
+    [True, False]
+    """
+    if len(rows) < FEWEST:
+        return np.zeros(rows.shape[1], dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is missing or infinite is no such number
+        found: NDArray[np.bool_] = rows.max(axis=0) - rows.min(axis=0) == len(rows) - 1
+    for j in np.flatnonzero(found):
+        found[j] = _all_different(rows[:, j])
+    return found
+
+
+def _all_different(values: NDArray[np.floating[Any]]) -> bool:
     """Whether there are several numbers, all whole and different."""
     if len(values) < 2 or not np.all(np.isfinite(values)):
         return False

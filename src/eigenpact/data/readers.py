@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from .cell_texts import without_marks
 from .checks import check_numeric
 from .description import Description, description_of
 from .numbering import numberings
+from .row_names import check_row_names
 from .selecting import select
 from .suggestion import header_of, misnamed
 from .table import DESCRIBED, FOLDERS, READERS, Table, Variants, ending
@@ -30,7 +31,13 @@ SEVERAL = (".h5", ".hdf5", ".h5ad", ".zarr", ".zarr.zip", ".npz")
 """Endings of files that hold several tables, of which one may be named."""
 
 
-def read_table(path: str | os.PathLike[str], description: Description | None = None, *, memory: int | None = None) -> Table:
+def read_table(
+    path: str | os.PathLike[str],
+    description: Description | None = None,
+    *,
+    memory: int | None = None,
+    also: Callable[[Description], Description] | None = None,
+) -> Table:
     """Read a table, rows as samples; ``READERS`` has the endings of files that can be read.
 
     Text: a first line with a cell that is not a number is a header.  A first column of text, all different, or one whose header
@@ -39,7 +46,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     holds a matrix saved by ``scipy.sparse.save_npz``, or an array "X", or one two-dimensional array; "feature_names" and
     "row_ids" next to it are used.
     ``description`` says what else is known of the file; by default it is read from the TOML beside it, by the file's name and
-    ``.toml``.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
+    ``.toml``; ``also`` adds to it.  With ``memory``, rows that would take more bytes are given as a source of rows on disk.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -54,7 +61,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     extension = ending(file)
     folder = extension in FOLDERS and file.is_dir()
     if file.is_dir() and not folder:
-        raise FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
+        raise _a_folder(file)
     if extension is None and file.suffix.lower() in spreadsheets.ENDINGS and file.exists():
         raise spreadsheets.refuse(file)
     if extension is None:
@@ -66,6 +73,7 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
                 raise FileError(f"{file} is empty; give a table with at least one row")
         said, place = (description, None) if description is not None else description_of(file)
         said = said if dataset is None else replace(said, dataset=dataset)
+        said = said if also is None else also(said)
         table = READERS[extension](file, with_column(said) if extension in DESCRIBED else said, memory)
     except FileError:
         raise
@@ -74,13 +82,19 @@ def read_table(path: str | os.PathLike[str], description: Description | None = N
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}; check its permissions and content") from error
     except MemoryError as error:
-        raise FileError(f"{file} holds more than this machine's memory; read fewer rows or columns") from error
+        raise FileError(f"{file} needs more memory than there is; read it in pieces, for example by --memory 1GB") from error
     table = take_weights(file, table if extension in DESCRIBED else select(file, table, said), said, site_name(file))
     categories = {name: without_marks(table.texts[name], name, said) for name in said.categorical if name in table.texts}
     table = replace(table, texts={**table.texts, **categories}, categorical=tuple(categories))
     table = _checked(file, replace(table, X=in_pieces(table.X, memory)))
     described = () if place is None else (f"it is described by {place.name}",)
-    return replace(table, notes=(*described, *table.notes, *numberings(table, said)))
+    return replace(table, notes=(*described, *table.notes, *check_row_names(file, table, said), *numberings(table, said)))
+
+
+def _a_folder(file: Path) -> FileError:
+    if any((file / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return FileError(f"{file} is a zarr folder in spite of its name; rename it to end in .zarr")
+    return FileError(f"{file} is a folder; name the files in it, for example {file / '*.csv'}")
 
 
 def _meant(file: Path) -> str:
@@ -118,11 +132,12 @@ def read_sites(
     descriptions: Mapping[str, Description] | None = None,
     *,
     memory: int | None = None,
+    also: Callable[[Description], Description] | None = None,
 ) -> dict[str, Table]:
     """Read one table per site, in the given order; the problems of all files are told at once.
 
     An entry is a path, whose site is named after the file, or the text "name=path".  ``descriptions`` are by site; what they do
-    not name is described by the TOML beside it.  ``memory`` is the program's, in bytes.  See :func:`read_table`.
+    not name is described by the TOML beside it.  ``memory`` is the program's, in bytes.  As :func:`read_table`.
     """
     if isinstance(paths, str | os.PathLike):
         raise InputTypeError(f"paths={str(paths)!r} is one path; give a list of paths, one per site")
@@ -144,7 +159,7 @@ def read_sites(
     wrong: dict[str, ProblemsError] = {}
     for name, file in files.items():
         try:
-            tables[name] = read_table(file, said.get(name), memory=each)
+            tables[name] = read_table(file, said.get(name), memory=each, also=also)
         except ProblemsError as error:
             wrong[name] = error
     if wrong:

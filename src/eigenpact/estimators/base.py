@@ -63,6 +63,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def fit(self, X: Any = None, y: Any = None, *, sites: Any = None) -> Self:  # noqa: ARG002
         """Fit on one matrix (with a site label per row in ``sites``), a list of tables, or a dict of named tables.
 
+        ``sites`` may also be the name of a column of a DataFrame, which is then no feature: ``fit(df, sites="hospital")``.
         X is None only where the engine holds the data.  With engine Dask, X may be a dask array or DataFrame: each worker's
         blocks are a site.
         """

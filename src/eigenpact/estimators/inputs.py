@@ -31,6 +31,7 @@ from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
+from .frames import check_table, split_off_sites
 
 SHOWN = 5
 """Columns in doubt that a warning names."""
@@ -67,6 +68,7 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
         return _hold_named(estimator, {"site0": X}, gaps)
+    X, sites = split_off_sites(X, sites)
     whole = _checked(estimator, "", X, alone=True, finite=False)
     labels = column_or_1d(sites, dtype=None)
     if len(labels) != whole.shape[0]:
@@ -187,6 +189,7 @@ def _remember_features(estimator: Any, table: Any) -> None:
 
 
 def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False) -> Any:
+    check_table(f"site {name!r}" if name and not alone else "X", table)
     if is_on_disk(table) or isinstance(table, RowSource):
         return _checked_on_disk(name, table, gaps=gaps, finite=finite)
     if is_elsewhere(table):
@@ -229,6 +232,7 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     X = Elsewhere(X) if is_elsewhere(X) and X.ndim == 2 else X
     if is_on_disk(X) or isinstance(X, RowSource):
         return _new_rows_on_disk(estimator, X, missing=options.get("ensure_all_finite", True) is not True)
+    check_table("X", X)
     check_not_masked("X", X)
     check_real("X", X)
     try:

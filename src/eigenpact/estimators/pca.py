@@ -39,6 +39,7 @@ from .missing import (
     likely_solver,
     noise_of,
 )
+from .model_tables import ModelTables
 from .plans import parts_to_prepare, plan_of
 from .preparing import Preparing
 from .projection import Projecting
@@ -46,7 +47,7 @@ from .results import Result, precision
 from .weights import check_weightable, with_weights
 
 
-class FederatedPCA(Projecting, Preparing, PooledEstimator):
+class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.

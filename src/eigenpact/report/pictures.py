@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from ..numerics.linalg import Array
 from ..storage import replacing
@@ -68,9 +68,26 @@ def scree(components: Array, shares: Sequence[float], feature_names: Sequence[st
     figure = Figure(figsize=(6 + 2.6 * shown, 5), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=12, parse_math=False)
     axes = figure.subplots(1, 1 + shown, width_ratios=(2.2, *(1,) * shown))
-    _variance(axes[0], np.asarray(shares)[:MOST_BARS])
+    draw_variance(axes[0], np.asarray(shares)[:MOST_BARS])
     for j in range(shown):
-        _loadings(axes[1 + j], components[j], names, f"PC{j + 1}")
+        draw_loadings(axes[1 + j], components[j], names, f"PC{j + 1}")
+    return figure
+
+
+def scores(points: Array, shares: Sequence[float]) -> Figure:
+    """Scores (n x 2) of a site's rows on two components; of one component (n x 1), how many rows have which."""
+    figure = Figure(figsize=(7, 6), dpi=110, layout="constrained")
+    ax = figure.subplots()
+    ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
+    if points.shape[1] == 1:
+        ax.hist(points[:, 0], bins="auto" if len(points) < 10_000 else 100, color=COLOURS[0])
+        ax.set_ylabel("rows")
+    else:
+        size, alpha = (14, 0.75) if len(points) < 5000 else (3, 0.3)
+        ax.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], linewidths=0, alpha=alpha, rasterized=True)
+        ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
+    ax.set_title(f"Scores of {len(points)} rows", fontsize=11)
+    plain_frame(ax)
     return figure
 
 
@@ -91,11 +108,11 @@ def convergence(
     figure = Figure(figsize=(13, 6), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=13, parse_math=False)
     left, right = figure.subplots(1, 2, sharey=True)
-    _residuals(left, {solver: (rounds, residuals) for solver, (rounds, _, residuals) in curves.items()})
-    _residuals(right, {solver: (sizes, residuals) for solver, (_, sizes, residuals) in curves.items()})
+    draw_residuals(left, {solver: (rounds, residuals) for solver, (rounds, _, residuals) in curves.items()})
+    draw_residuals(right, {solver: (sizes, residuals) for solver, (_, sizes, residuals) in curves.items()})
     for ax in (left, right):
         ax.axhline(tol, color="0.35", linestyle="--", linewidth=1.2, label=f"tolerance {tol:g}")
-    _rounds_axis(left)
+    rounds_axis(left)
     _bytes_axis(right, pooled_bytes)
     handles, labels = right.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
@@ -126,17 +143,17 @@ def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> N
     ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
     ax.set_title("Scores by site", fontsize=11)
     ax.legend(title="site", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=1.6)
-    _plain_frame(ax)
+    plain_frame(ax)
 
 
 def _convergence(ax: Axes, convergence: Curves) -> None:
-    _residuals(ax, convergence)
-    _rounds_axis(ax)
+    draw_residuals(ax, convergence)
+    rounds_axis(ax)
     ax.set_title("Convergence of the iterative solvers", fontsize=11)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2, frameon=False)
 
 
-def _residuals(ax: Axes, curves: Curves) -> None:
+def draw_residuals(ax: Axes, curves: Curves) -> None:
     """One line per solver on logarithmic axes: something that grows from round to round, and the residual."""
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -144,10 +161,10 @@ def _residuals(ax: Axes, curves: Curves) -> None:
     draw_curves(ax, shown, looks(curves), marked=12)
     ax.set_ylabel("scaled KKT residual")
     ax.grid(True, which="major", color="0.9", linewidth=0.8)
-    _plain_frame(ax)
+    plain_frame(ax)
 
 
-def _rounds_axis(ax: Axes) -> None:
+def rounds_axis(ax: Axes) -> None:
     ax.set_xlabel("round")
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_major_formatter("{x:g}")
@@ -164,22 +181,24 @@ def _bytes_axis(ax: Axes, pooled_bytes: int) -> None:
     ax.set_ylabel("")
 
 
-def _variance(ax: Axes, shares: Array) -> None:
+def draw_variance(ax: Axes, shares: Array) -> None:
     number = np.arange(1, len(shares) + 1)
     ax.bar(number, 100 * shares, color=COLOURS[0], label="one component")
-    ax.plot(number, 100 * np.cumsum(shares), color=COLOURS[2], marker="o", markersize=4, label="all up to it")
-    ax.set_xlim(0.4, len(shares) + 0.6)
+    if len(shares) > 1:
+        ax.plot(number, 100 * np.cumsum(shares), color=COLOURS[2], marker="o", markersize=4, label="all up to it")
+        ax.legend(loc="center right", frameon=False)
+    room = max(0.0, 3 - len(shares)) / 2  # else a single bar is as wide as the picture
+    ax.set_xlim(0.4 - room, len(shares) + 0.6 + room)
     ax.set_ylim(0, 105)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1) if len(shares) > 2 else FixedLocator(number.tolist()))
     ax.set_xlabel("component")
     ax.set_ylabel("explained variance (%)")
-    ax.legend(loc="center right", frameon=False)
-    _plain_frame(ax)
+    plain_frame(ax)
 
 
-def _loadings(ax: Axes, component: Array, names: Sequence[str], title: str) -> None:
+def draw_loadings(ax: Axes, component: Array, names: Sequence[str], title: str) -> None:
     order = np.argsort(-np.abs(component), kind="stable")[:LOADED_FEATURES][::-1]
-    labels = [_short(names[j]) for j in order]
+    labels = [short(names[j]) for j in order]
     colours = [COLOURS[0] if component[j] >= 0 else COLOURS[6] for j in order]
     ax.barh(np.arange(len(order)), component[order], color=colours)
     ax.set_yticks(np.arange(len(order)), labels, fontsize=9, parse_math=False)
@@ -187,13 +206,13 @@ def _loadings(ax: Axes, component: Array, names: Sequence[str], title: str) -> N
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3))
     ax.set_xlabel("loading")
     ax.set_title(title, fontsize=11)
-    _plain_frame(ax)
+    plain_frame(ax)
 
 
-def _short(name: str, length: int = 16) -> str:
+def short(name: str, length: int = 16) -> str:
     plain = "".join(c if c.isprintable() else "?" for c in name[:length])
     return plain if len(name) <= length else plain[: length - 1] + "…"
 
 
-def _plain_frame(ax: Axes) -> None:
+def plain_frame(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...data.readers import read_table
-from ...data.suggestion import Suggestion, as_toml, examine
 from ...errors import EigenpactError, InputError, ProblemsError
-from ...storage import check_file_target, replacing
 from ..consoles import print_error, stderr, stdout, tell
-from ..kits import find_kit
+
+if TYPE_CHECKING:
+    from ...data.suggestion import Suggestion
 
 
 def command(
@@ -32,6 +31,10 @@ def command(
 
     Exit code: 0 the file can be read with the description, 2 something is left to be mended.
     """
+    from ...data.readers import read_table
+    from ...data.suggestion import examine
+    from ...storage import check_file_target, replacing
+
     if output is not None:
         check_file_target(output, (".toml",), overwrite=overwrite)
     found = examine(file, _agreed(like, kit, features))
@@ -55,6 +58,9 @@ def command(
 
 def told(file: Path, found: Suggestion) -> str:
     """The TOML, after what a person is to decide."""
+    from ...data.readers import read_table
+    from ...data.suggestion import as_toml
+
     heads = [f"What {file.name} is: suggested by eigenpact describe; the keys are in docs/reference/descriptions.md."]
     try:
         table = read_table(file, found.description)
@@ -65,6 +71,9 @@ def told(file: Path, found: Suggestion) -> str:
 
 
 def _agreed(like: Path | None, kit: Path | None, features: str | None) -> tuple[str, ...] | None:
+    from ...data.readers import read_table
+    from ..kits import find_kit
+
     if sum(given is not None for given in (like, kit, features)) > 1:
         raise InputError("--like, --kit and --features each say what the agreed columns are; give one of them")
     if features is not None:

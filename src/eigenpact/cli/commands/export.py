@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ...errors import InputError
-from ...estimators.model_files import load_model
 from ..consoles import stdout, tell
 
 
@@ -40,6 +39,7 @@ def command(
     if to is not Form.card and (use or title):
         raise InputError(f"--use and --title are for cards, not for --to {to}; leave them out")
     from ... import export  # takes scikit-learn's pipelines, which few need
+    from ...estimators.model_files import load_model
 
     writers = {Form.onnx: export.to_onnx, Form.skops: export.to_skops, Form.json: export.to_json}
     pca = load_model(model)

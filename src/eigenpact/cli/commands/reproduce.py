@@ -26,7 +26,7 @@ def command(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(REPRODUCTIONS)}.")],
     size: Annotated[Size, typer.Option(help="The paper's own problem, or one like it that takes seconds.")] = Size.small,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the figure.")] = FOLDER,
-    seed: Annotated[int, typer.Option(help="Seed of synthetic problems, of splits and of random starts.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of synthetic problems, of splits and of random starts.")] = 0,
     distribution: Annotated[
         str | None, typer.Option(help="Of the rows, for oneshot-fig1: normal (the default) or uniform.", show_default=False)
     ] = None,

@@ -31,10 +31,10 @@ from .. import site_settings
 from ..consoles import stderr, stdout, tell
 from ..kits import check_installed, find_kit
 from ..options import Data, DescribeTable, Scores
+from ..scoring import check_target, write_scores
 from ..site_settings import SiteFile, read_policy
 from ..stopping import ended_in_order
 from .site_check import check_holes, check_lacking, check_rows, look
-from .transform import check_target, write_scores
 
 LEAST_TIMEOUT = 5.0
 """The coordinator gives a sign of life every two seconds."""

@@ -1,0 +1,62 @@
+"""What people hand to ``fit`` that is no matrix yet: a table with a column of sites, an AnnData object, the name of a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, InputTypeError
+
+SHOWN = 8
+
+
+def split_off_sites(X: Any, sites: Any) -> tuple[Any, Any]:
+    """The table and a label per row: where ``sites`` is the name of a column, that column, and the table without it.
+
+    >>> import pandas
+    >>> table, labels = split_off_sites(pandas.DataFrame({"a": [1.0, 2.0], "hospital": ["north", "south"]}), "hospital")
+    >>> list(table.columns), labels.tolist()
+    (['a'], ['north', 'south'])
+    """
+    if not isinstance(sites, str):
+        return X, sites
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # a table of pyarrow
+        X = X.to_pandas()
+    if not hasattr(X, "columns") or not hasattr(X, "drop"):
+        raise InputError(
+            f"sites={sites!r} names a column, and X has no names of columns; give a label for every row, or a DataFrame"
+        )
+    columns = [str(column) for column in X.columns]
+    if sites not in columns:
+        shown = ", ".join(columns[:SHOWN]) + (" ..." if len(columns) > SHOWN else "")
+        raise InputError(f"sites={sites!r} is no column of X; columns are {shown}")
+    own = X.columns[columns.index(sites)]
+    return (X.drop(columns=own) if hasattr(X, "iloc") else X.drop(own)), np.asarray(X[own])
+
+
+def check_table(whose: str, X: Any) -> None:
+    """Refuse what is no table, and say what to give instead; no row is printed.
+
+    >>> check_table("X", np.arange(4.0))
+    Traceback (most recent call last):
+    eigenpact.errors.InputError: Expected 2D array, got 1D array instead: X has shape (4,). Reshape your data: ...
+    """
+    kind = type(X)
+    if kind.__name__ == "AnnData" and kind.__module__.startswith("anndata"):
+        raise InputTypeError(
+            f"{whose} is an AnnData object; call ep.pp.pca(adata, sites='a column of adata.obs'), or give adata.X"
+        )
+    if isinstance(X, str | os.PathLike):
+        raise InputTypeError(
+            f"{whose} is {os.fspath(X)!r}, the name of a file; read it first (pandas.read_csv, numpy.load), or run: eigenpact fit"
+        )
+    shape = getattr(X, "shape", None)
+    if shape is None and isinstance(X, list | tuple) and X and isinstance(X[0], int | float | complex | np.number):
+        shape = (len(X),)
+    if shape is not None and len(shape) == 1:
+        raise InputError(
+            f"Expected 2D array, got 1D array instead: {whose} has shape ({shape[0]},). Reshape your data: "
+            "X.reshape(-1, 1) is a table of one feature, X.reshape(1, -1) one of one row"
+        )
