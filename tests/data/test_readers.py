@@ -340,7 +340,7 @@ def test_tables_that_unfold_a_hundredfold_are_read(tmp_path):
         (npy_header((1 << 61, 1 << 61)), "needs"),
         (npy_header((-1, 2)), "its shape is none"),
         (npy_header("7"), "its shape is none"),
-        (npy_header((1,), "|O") + b"cos\nsystem\n", "its dtype '|O' is neither of numbers nor of texts"),
+        (npy_header((1,), "|O") + b"cos\nsystem\n", "its dtype '|O' is of Python objects, not numbers"),
         (npy_header((2,), "<M8[s]") + bytes(16), "neither of numbers nor of texts"),
         (npy_header((1 << 60,), "<U0"), "neither of numbers"),
         (npy_header((1,), "<f7") + bytes(7), "its dtype '<f7' is unknown"),
