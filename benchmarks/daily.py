@@ -1,4 +1,4 @@
-"""Daily use: what commands take before they do anything, how they stop, and what is told when something is not as it should be."""
+"""Daily use: what commands take before they do anything, how they stop, and what is told when something is amiss."""
 
 from __future__ import annotations
 
