@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     consensus,
+    daily,
     engines,
     exactness,
     federation,
@@ -36,6 +37,7 @@ FAMILIES = {
     "engines": engines,
     "exactness": exactness,
     "consensus": consensus,
+    "daily": daily,
     "statistical": statistical,
     "federation": federation,
     "files": files,

@@ -69,7 +69,7 @@ def test_noise_has_none_and_few_tries_are_told(run: Any) -> None:
         (("--max", "9"), "max_components=9 is more than 8"),
         (("--share", "1.5"), "--share 1.5 must be between 0 and 1"),
         (("--picture", "s.txt"), "s.txt"),
-        (("--center", "site"), "center='site' does not go with missing='em'"),
+        (("--center", "site"), "--center site does not go with --method held-out"),
     ],
 )
 def test_what_cannot_be_is_refused(refused: Any, options: tuple[str, ...], told: str) -> None:

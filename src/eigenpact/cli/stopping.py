@@ -9,10 +9,9 @@ from contextlib import contextmanager
 
 import typer
 
+from ..engines.first import STOPS
+from ..engines.signals import name_of
 from .consoles import stderr, tell
-
-NAMES = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "SIGHUP": "SIGHUP"}
-STOPS = {getattr(signal, name): told for name, told in NAMES.items() if hasattr(signal, name)}
 
 
 class Stopped(KeyboardInterrupt):
@@ -46,7 +45,7 @@ def ended_in_order(advice: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         number = getattr(stopped, "number", signal.SIGINT)
-        tell(stderr(), f"stopped by {STOPS[number]}; {advice}")
+        tell(stderr(), f"stopped by {name_of(number)}; {advice}")
         raise typer.Exit(128 + number) from None
     finally:
         for number, handler in before.items():

@@ -11,7 +11,7 @@ import runpy
 import signal
 import sys
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """What asks a process to end: Ctrl-C, ``kill``, and a terminal that was closed."""
 
 

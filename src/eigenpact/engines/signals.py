@@ -25,8 +25,6 @@ LEAVE_WITHIN = 0.8
 END_WITHIN = 0.5
 """Seconds after which a process that was started here, and asked to end, is killed."""
 
-NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-
 FIRST = Path(__file__).with_name("first.py")
 
 
@@ -57,7 +55,7 @@ def _on_stops(who: str, act: Callable[[int], None]) -> None:
         for other in STOPS:
             signal.signal(other, signal.SIG_IGN)
         threading.excepthook = lambda _: None  # whatever goes wrong now, this process ends
-        say(f"{who} was stopped by {NAMES[signal.Signals(number)]}")
+        say(f"{who} was stopped by {name_of(number)}")
         act(number)
 
     for number in STOPS:
@@ -92,6 +90,15 @@ def end(code: int) -> None:
     """End what was started here, and this process, whatever its threads do."""
     end_children()
     os._exit(code)
+
+
+def name_of(number: int) -> str:
+    """A signal's name for people.
+
+    >>> name_of(signal.SIGINT), name_of(signal.SIGTERM)
+    ('Ctrl-C', 'SIGTERM')
+    """
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
 
 def say(text: str) -> None:

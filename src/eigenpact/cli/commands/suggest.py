@@ -82,7 +82,7 @@ def command(
 
     Exit code: 0, also if no component is suggested; 2 error.
     """
-    _check(method, most, share)
+    _check(method, most, share, center)
     descriptions = parse_descriptions(describe)
     chosen: dict[str, Any] = {"missing": True, "features": str(features), "quiet": quiet}
     read = read_together(files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), descriptions, **chosen)
@@ -103,11 +103,13 @@ def command(
         tell(stdout(), f"The picture is in {picture}")
 
 
-def _check(method: Method, most: int | None, share: float) -> None:
+def _check(method: Method, most: int | None, share: float, center: Center) -> None:
     """Refuse what no files suit, before they are read."""
     least = 2 if method is Method.elbow else 1
     if most is not None and most < least:
         raise InputError(f"--max {most} must be a whole number >= {least}")
+    if method is Method.held_out and center is Center.site:
+        raise InputError("--center site does not go with --method held-out, whose model has one mean; use another method")
     if not 0 < share < 1:
         raise InputError(f"--share {share:g} must be between 0 and 1, for example 0.1")
 
