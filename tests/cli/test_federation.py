@@ -82,12 +82,11 @@ def test_kits_are_made(kits: Path) -> None:
 def test_the_default_policy_admits_exact_solvers_that_only_sum_and_nothing_else(kits: Path) -> None:
     policy = read_policy(kits / "north" / "policy.toml")
     exact = (ep.solvers.Gram(), ep.solvers.Krylov(), ep.solvers.Lanczos(), ep.solvers.Davidson(proxy=None), ep.solvers.Subspace())
-    for solver in exact:
-        plan = plan_of(solver, 300, 2)
+    plans = [plan_of(solver, 300, 2, weighted=weighted) for solver in exact for weighted in (False, True)]
+    for plan in plans:
         assert set(plan.functions) <= set(policy.functions)
         assert plan.kinds == ("local", "sum")
-    needed = set().union(*(plan_of(solver, 300, 2).functions for solver in exact))
-    assert set(policy.functions) == needed
+    assert set(policy.functions) == set().union(*(plan.functions for plan in plans))
     assert policy.solvers == ("auto", *(solver.name for solver in exact))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import eigenpact as ep
 from eigenpact.cli.site_settings import describe, read_policy
+from eigenpact.engines.federation.identities import public_of
+from eigenpact.engines.federation.trust import own_from
 from eigenpact.engines.threads import ThreadPost
-from eigenpact.errors import EigenpactError
+from eigenpact.errors import EigenpactError, PolicyError
+from eigenpact.estimators.plans import functions_of, functions_of_steps, functions_to_fill
 from eigenpact.numerics.metrics import largest_sine
-from eigenpact.runtime import Costs, MailConnection, Policy, SiteEndpoint
+from eigenpact.runtime import Costs, MailConnection, Plan, Policy, SiteEndpoint, SiteLedger
 
 NAMES = ("age", "bmi", "rate")
 SIZES = {"a": 40, "b": 30, "c": 35}
@@ -87,7 +92,8 @@ class Gated:
 
 
 def gated(folder: Path, **rules: Any) -> Gated:
-    policy = Policy.from_dict(read_policy(None).to_dict() | {"min_rows": 5} | rules)
+    keys = {name: public_of(own_from(SiteLedger(folder / f"{name}.jsonl").secret())) for name in SIZES}
+    policy = Policy.from_dict(read_policy(None).to_dict() | {"min_rows": 5, "participants": keys} | rules)
     facts = {name: describe(name, folder / f"{name}.csv", NAMES, policy, folder / f"{name}.jsonl") for name in SIZES}
     return Gated({name: said.server()[0] for name, said in facts.items()})
 
@@ -100,8 +106,55 @@ def test_sites_with_gates_weigh_their_own_rows(weighted_sites: Any, tmp_path: Pa
     values, vectors = np.linalg.eigh(centred.T @ centred / (len(rows) - 1))
     assert np.allclose(pca.explained_variance_, values[::-1][:2], rtol=1e-10)
     assert largest_sine(pca.components_.T, vectors[:, ::-1][:, :2]) < 1e-9
-    with pytest.raises(EigenpactError, match="its rows have weights, of which the run knows nothing"):
-        ep.FederatedPCA(2, solver="krylov", engine=engine, random_state=0, max_rounds=300).fit()
+
+
+@pytest.mark.usefixtures("weighted_sites")
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(
+    ("estimator", "told"),
+    [
+        (ep.FederatedPCA(2, solver="krylov"), "rule weights: .* of which this run knows nothing; run it with --weights"),
+        (ep.FederatedPCA(2, solver="krylov", missing="mean"), "rule weights: .* without --missing and --prepare"),
+        (ep.FederatedPCA(2, missing="em"), "rule weights: .* without --missing and --prepare"),
+        (ep.FederatedPCA(2, solver="krylov", prepare=[ep.prepare.Scale()]), "rule weights: .* without --missing and --prepare"),
+        (ep.PersonalizedPCA(1, 1, solver="varpro"), "rule weights: .* of which this run knows nothing"),
+    ],
+)
+def test_gates_refuse_runs_that_know_of_no_weights(tmp_path: Path, secure: bool, estimator: Any, told: str) -> None:
+    """More often than ``max_failures``: before a round, so that no failure is counted and no site falls silent."""
+    rules: dict[str, Any] = {
+        "exact_replies": True,
+        "max_rounds": 1000,
+        "fill_missing": True,
+        "allow_site_means": True,
+        "allow_gather": True,
+    }
+    rules["functions"] = [*read_policy(None).functions, *functions_to_fill(), *functions_of_steps(["scale"])]
+    rules["functions"] = sorted({*rules["functions"], *functions_of("em"), *functions_of("varpro")})
+    rules["solvers"] = ["krylov", "em", "varpro"]
+    engine = gated(tmp_path, **rules)
+    for _ in range(Policy.max_failures + 1):
+        with pytest.raises(EigenpactError, match=told):
+            clone(estimator).set_params(engine=engine, secure=secure, random_state=0, max_rounds=300).fit()
+    for name in "ab":
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert {row["what"] for row in rows} == {"refused"}
+    right = ep.FederatedPCA(2, solver="krylov", engine=engine, secure=secure, random_state=0, max_rounds=300)
+    assert right.fit(sample_weight=True).converged_
+
+
+@pytest.mark.usefixtures("weighted_sites")
+def test_a_gate_refuses_a_plan_that_counts_rows_beside_their_weights(tmp_path: Path) -> None:
+    """A coordinator who announces both functions could provoke failures with the one that does not take weights."""
+    server = gated(tmp_path).servers["a"]
+    names = ("eigenpact:count_and_sum/1", "eigenpact:weigh_and_sum/1")
+    for functions, good in ((names, False), (names[:1], False), (names[1:], True)):
+        plan = Plan("krylov", functions, ("sum",), 300, 2, NAMES)
+        if good:
+            server.admit("r", plan.to_dict())
+        else:
+            with pytest.raises(PolicyError, match="rule weights"):
+                server.admit("r", plan.to_dict())
 
 
 @pytest.mark.usefixtures("weighted_sites")

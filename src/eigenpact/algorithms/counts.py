@@ -24,6 +24,7 @@ LARGEST = 1e140
     bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
     doubt=doubt_counts,
     setup=True,
+    weights=False,
 )
 def count_and_sum(site: Site) -> Any:
     """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns."""
@@ -41,6 +42,7 @@ def count_and_sum(site: Site) -> Any:
     bound={"sites": "count", "singles": "count", "n": "count", "weight": "pair", "sums": "rows"},
     doubt=doubt_weights,
     setup=True,
+    weights=True,
 )
 def weigh_and_sum(site: Site) -> Any:
     """As ``count_and_sum``, of rows times their weights; and the sum of the weights, as a pair of doubles."""

@@ -251,7 +251,7 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
         counted = [COMMON] if self._told_features().asks else []
         filling = [MeanFill()] if self.missing == "mean" else []
         also = [*([RARE] if least else []), *counted, *parts_to_prepare([*filling, *self.prepare])]
-        return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least)
+        return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least, weighted=self._weighted)
 
     def _tells_site_means(self) -> bool:
         own = (function for preparer in self.prepare for function in preparer.part.functions)

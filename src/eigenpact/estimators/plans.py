@@ -14,14 +14,23 @@ from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
 from ..errors import InputError
 from ..runtime import At, Plan
+from ..runtime.local import find_local
 from .preparers import PARTS
 from .registry import ESTIMATORS, solvers_for, unusable
 
 
 def plan_of(
-    algorithm: Any, max_rounds: int, n_components: int | float | None, *, also: Iterable[Part] = (), min_nonzero: int = 0
+    algorithm: Any,
+    max_rounds: int,
+    n_components: int | float | None,
+    *,
+    also: Iterable[Part] = (),
+    min_nonzero: int = 0,
+    weighted: bool = False,
 ) -> Plan:
     """Functions and collectives that a run of this solver may use: its family's set-up, its own, and those of parts in ``also``.
+
+    Of functions that do the same with and without weights of rows, one is in it, by ``weighted``: sites tell by it.
 
     >>> from ..algorithms.consensus.gram import Gram
     >>> plan_of(Gram(), 300, 5).kinds
@@ -36,7 +45,8 @@ def plan_of(
     if not isinstance(getattr(algorithm, "proxy", None), str) and (hasattr(algorithm, "proxy") or At not in declared.own.uses):
         kinds -= {At.kind}  # solvers with a proxy, and "auto", which has several of them, ask one site only if it is the proxy
     count = n_components if isinstance(n_components, int) else None
-    functions = functions_in(parts, kinds)
+    other = not weighted
+    functions = tuple(name for name in functions_in(parts, kinds) if find_local(name).weights is not other)
     return Plan(declared.name, functions, tuple(sorted(kinds)), max_rounds, count, min_nonzero=min_nonzero)
 
 

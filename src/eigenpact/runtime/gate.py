@@ -25,6 +25,7 @@ from .rosters import isolated, pack_history, unpack_history
 from .site_ledger import SiteLedger, shortened
 from .unlisted import unlisted
 from .versions import Hashes
+from .weights import check_weighable
 
 if TYPE_CHECKING:
     from .keys import Session
@@ -58,6 +59,8 @@ class Gate:
         The version of the rows: what was answered is counted for each.
     holes : Holes
         Which columns the site lacks, and where entries are missing (``holes.py``).
+    weighted : bool
+        Whether rows have weights (``weights.py``).
     rows : Hashes, optional
         Keyed hashes of the rows (``versions.py``), by which they are compared with those of earlier runs.
     """
@@ -73,6 +76,7 @@ class Gate:
         data: str = "",
         rows: Hashes | None = None,
         holes: Holes = NO_HOLES,
+        weighted: bool = False,
     ) -> None:
         self._site = site
         self._policy = policy
@@ -80,10 +84,9 @@ class Gate:
         self._n_rows = n_rows
         self._features = features if isinstance(features, int) else tuple(features)
         self._n_features = features if isinstance(features, int) else len(features)
-        self._data, self._rows, self._holes = data, rows, holes
+        self._data, self._rows, self._holes, self._weighted = data, rows, holes, weighted
         self._plan: Plan | None = None
-        self._run, self._sent = "", 0
-        self._withdrawn = ""  # why the plan would no longer be admitted
+        self._run, self._sent, self._withdrawn = "", 0, ""  # the last is why the plan would no longer be admitted
 
     @property
     def policy(self) -> Policy:
@@ -301,6 +304,7 @@ class Gate:
         if self._rows is not None:
             self._ledger.versions.check(self._data, self._rows, rules.min_changed_rows)
         check_features(plan.features, self._features)
+        check_weighable(plan.functions, weighted=self._weighted)
         self._holes.check_plan(plan.functions, fill=rules.fill_missing)
 
     def _check_listed(self, name: str, plan: Plan) -> None:

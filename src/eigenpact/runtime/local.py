@@ -93,6 +93,7 @@ class LocalFunction:
     once: bool = False
     site_means: bool = False
     holes: bool = False
+    weights: bool | None = None
     doubt: Doubt | None = None
 
     def __call__(self, site: Any, *args: Any) -> Any:
@@ -197,6 +198,7 @@ def local(
     once: bool = False,
     site_means: bool = False,
     holes: bool = False,
+    weights: bool | None = None,
     name: str | None = None,
     version: int = 1,
 ) -> Callable[[Callable[..., Any]], LocalFunction]:
@@ -217,6 +219,8 @@ def local(
         Whether its rounds are counted as set-up; whether what it keeps is agreed once, so that a gate refuses a second call
         within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow; whether it
         takes rows with missing entries (NaN), else a gate refuses it until these are filled in (``holes.py``).
+    weights : bool, optional
+        True if it is how a run learns of weights of rows, False if it does not take rows that have them (``weights.py``).
     name, version : str, optional, and int
         What it is called on the wire, as "package:function", by default its module and function (ours need none); and a number to
         be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
@@ -238,6 +242,7 @@ def local(
             once=once,
             site_means=site_means,
             holes=holes,
+            weights=weights,
             doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__

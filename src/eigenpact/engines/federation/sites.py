@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError, FileError, InputError, PolicyError, SiteError
-from ...numerics.weighted import rows_spoken_of
+from ...numerics.weighted import Weighted, rows_spoken_of
 from ...runtime import Gate, Policy, Purse, SiteEndpoint, SiteLedger, SiteServer
 from ...runtime.forms import misfit
 from ...runtime.holes import Holes
@@ -150,8 +150,8 @@ class SiteFacts:
                 "rule data: this site's table is not the one that the site was started with; its owner stops the site, looks at "
                 "the table, and starts the site again"
             )
-        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "holes": holes}
-        gate = Gate(self.name, policy, ledger, **facts, data=version, rows=rows)
+        facts: dict[str, Any] = {"n_rows": rows_spoken_of(X), "features": self.features, "weighted": isinstance(X, Weighted)}
+        gate = Gate(self.name, policy, ledger, **facts, holes=holes, data=version, rows=rows)
         purse = Purse(budget_beside(ledger.path), limits=policy.limits, secret=secret, data=lambda: version, ledger=ledger)
         trust = trust_of(self.name, read_kit(self.kit, "site", PartyKit) if self.kit else None, policy, secret)
         return SiteServer(self.name, X, gate=gate, features=named, secret=secret, purse=purse, trust=trust), policy
