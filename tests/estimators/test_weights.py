@@ -175,7 +175,13 @@ WRONG: list[tuple[Any, str]] = [
     ({"A": np.ones(40), "B": ["x"] * 25, "C": np.ones(60)}, "site 'B': sample_weight has dtype <U1"),
     (np.ones(125), "give a dict with weights for each site"),
     (True, "sample_weight=True is for rows that the engine holds"),
-    ({name: np.full(n, 1e-3) for name, n in SIZES.items()}, "add up to 0.125; .* multiply all weights"),
+    (
+        {name: np.full(n, 1e-3) for name, n in SIZES.items()},
+        "add up to 0.125; .* if yours are shares, multiply them by the number",
+    ),
+    ({name: np.full(n, 1e200) for name, n in SIZES.items()}, r"site 'A': sample_weight of row 0 is 1e\+200, which is too large"),
+    ({name: np.full(n, 1e308) for name, n in SIZES.items()}, "site 'A': sample_weight of row 0 is .* which is too large; divide"),
+    ({name: np.full(n, 0.9e140 / n) for name, n in SIZES.items()}, r"all rows add up to 2.7e\+140, which is too large.*; divide"),
 ]
 
 
@@ -183,6 +189,26 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_weights_are_refused_by_the_site_s_name(given_weights: Any, told: str) -> None:
     with pytest.raises((InputError, InputTypeError), match=told):
         ep.FederatedPCA(2).fit(tables(), sample_weight=given_weights)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("total", [1 - 1e-12, 1.0, 1 + 1e-12, 1 + 1e-6, 1.02])
+def test_shares_are_refused_however_they_are_rounded(total: float, secure: bool) -> None:
+    """Sums of shares are 1 up to rounding, of float64, float32 or of few decimals in a file."""
+    for seed in range(6):
+        w = weights(seed)
+        whole = sum(v.sum() for v in w.values())
+        shares = {name: total * v / whole for name, v in w.items()}
+        with pytest.raises(
+            InputError, match=r"weights are counts of rows.* if yours are shares, multiply them by the number of rows"
+        ):
+            ep.FederatedPCA(2, solver="gram", secure=secure).fit(tables(), sample_weight=shares)
+
+
+def test_few_rows_of_whole_weights_are_enough() -> None:
+    X = {"A": np.array([[0.0, 1.0]]), "B": np.array([[3.0, 5.0]])}
+    pca = ep.FederatedPCA(1).fit(X, sample_weight={"A": [1], "B": [1]})
+    assert pca.explained_variance_ == pytest.approx([12.5])
 
 
 @pytest.mark.parametrize(

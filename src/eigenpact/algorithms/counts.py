@@ -10,13 +10,13 @@ from ..errors import InputError
 from ..numerics.linalg import Array
 from ..numerics.pairs import exact_sums
 from ..numerics.rows import Rows
-from ..numerics.weighted import Weighted
+from ..numerics.weighted import LARGEST, Weighted
 from ..runtime import Site, local
 from .second_moments import with_place
 from .told import doubt_counts, doubt_weights
 
-LARGEST = 1e140
-"""Of a sum of weights."""
+LEAST = 1.5
+"""Of a sum of weights: half way between 1, which shares add up to, however they are rounded, and 2, the fewest rows that vary."""
 
 
 @local(
@@ -56,11 +56,16 @@ def _is_single(X: Any) -> bool:
 
 
 def checked_weight(weight: Array) -> tuple[float, float]:
-    """The sum of all weights, and what rounding left of it; refused if it is not more than one row's."""
+    """The sum of all weights, and what rounding left of it; refused if it is about that of one row, or less, or too large."""
     total = float(weight[0] + weight[1])
-    if not 1 < total < LARGEST:
+    if not total < LARGEST:
         raise InputError(
-            f"the weights of all rows add up to {total:.3g}; a weight stands for so many rows, and variances are divided by "
-            "their sum less 1, so it must be above 1: multiply all weights by one number, for example so that their mean is 1"
+            f"the weights of all rows add up to {total:.3g}, which is too large: squares overflow beyond {LARGEST:.0e}; divide "
+            "all weights by one number, for example so that their mean is 1"
+        )
+    if total < LEAST:
+        raise InputError(
+            f"the weights of all rows add up to {total:.3g}; weights are counts of rows, and variances are divided by their sum "
+            f"less 1, so it must be at least {LEAST}; if yours are shares, multiply them by the number of rows"
         )
     return total, float((weight[0] - total) + weight[1])

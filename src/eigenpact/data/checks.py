@@ -12,6 +12,7 @@ from scipy import sparse
 
 from ..errors import InputError, InputTypeError
 from ..numerics.sources import RowSource, as_rows, pieces
+from ..numerics.weighted import LARGEST
 
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
@@ -157,6 +158,11 @@ def checked_weights(name: str, weights: Any, n: int, called: str = "sample_weigh
         raise InputError(f"{whose} of row {bad[0]} is {found[bad[0]]}{more}; a weight is a finite number >= 0")
     if not found.any():
         raise InputError(f"{whose} is zero for all {n} rows; leave the site out, or give a row some weight")
+    if found.max() >= LARGEST / n:
+        raise InputError(
+            f"{whose} of row {found.argmax()} is {found.max():.3g}, which is too large; divide all weights by one number, for "
+            "example so that their mean is 1"
+        )
     return found
 
 

@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Secured, Spreading
 from ..runtime.consensus import Graph
 from .choices import candidates_of, describe_solver, find_engine, place_proxy, plain
+from .frames import split_off_sites
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
 from .securing import as_secured, secured, secured_plan
@@ -75,6 +76,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         held = adopt(self, engine, X, sites, gaps=self._takes_gaps)
         here: dict[str, Any] = {}
         if held is None:
+            X, sites = (X, sites) if X is None or is_several_sites(X) else split_off_sites(X, sites)
             held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
             held = self._weighed(held, X, sites, sample_weight)
         elif sample_weight is not None:
@@ -102,7 +104,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None) -> Any:
         """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        check_one_matrix(X, labelled=sites is not None and self._scores_by_site)
+        X, sites = one_matrix(X, sites, labelled=sites is not None and self._scores_by_site)
         return self.fit(X, y, sites=sites).transform(X)
 
     # -- what a subclass says -------------------------------------------------------------------
@@ -300,13 +302,14 @@ class PooledEstimator(SiteEstimator):
         return int(self.components_.shape[0])
 
 
-def check_one_matrix(X: Any, *, labelled: bool = False) -> None:
-    """Refuse to give scores of several sites at once."""
+def one_matrix(X: Any, sites: Any, *, labelled: bool = False) -> tuple[Any, Any]:
+    """One matrix, without its column of sites if ``sites`` names one, and the labels of its rows; several sites are refused."""
     if is_several_sites(X) or labelled:
         raise InputError(
             "fit_transform takes one matrix, because the scores of several sites stay with their sites; "
             "call fit(X), then transform for the rows of each site"
         )
+    return split_off_sites(X, sites)
 
 
 def _in_short(names: Sequence[str] | None) -> str | None:

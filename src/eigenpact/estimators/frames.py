@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
 
@@ -21,6 +22,12 @@ def split_off_sites(X: Any, sites: Any) -> tuple[Any, Any]:
     (['a'], ['north', 'south'])
     """
     if not isinstance(sites, str):
+        if sites is not None and np.ndim(sites) == 0:
+            named = str(sites) in map(str, getattr(X, "columns", ()))
+            told = (
+                f"sites={str(sites)!r}, the name as text" if named else "a label for every row, or the name of a column as text"
+            )
+            raise InputError(f"sites={sites!r} is neither labels of rows nor a text; give {told}")
         return X, sites
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # a table of pyarrow
         X = X.to_pandas()
@@ -32,8 +39,29 @@ def split_off_sites(X: Any, sites: Any) -> tuple[Any, Any]:
     if sites not in columns:
         shown = ", ".join(columns[:SHOWN]) + (" ..." if len(columns) > SHOWN else "")
         raise InputError(f"sites={sites!r} is no column of X; columns are {shown}")
+    if columns.count(sites) > 1:
+        raise InputError(
+            f"X has {columns.count(sites)} columns named {sites!r}; rename them apart, or give a label for every row"
+        )
     own = X.columns[columns.index(sites)]
     return (X.drop(columns=own) if hasattr(X, "iloc") else X.drop(own)), np.asarray(X[own])
+
+
+def is_missing(label: Any) -> bool:
+    """Whether a row has no label: None, NaN, NaT or pandas' NA, which is not even equal or unequal to itself."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
+
+
+def different(labels: NDArray[Any]) -> list[Any]:
+    """Labels, each once and in order; by their texts where they are of kinds that have no order.
+
+    >>> different(np.array(["b", "a", "b"], dtype=object)), different(np.array(["b", 10, "a", 10], dtype=object))
+    (['a', 'b'], [10, 'a', 'b'])
+    """
+    try:
+        return list(np.unique(labels))
+    except TypeError:
+        return sorted(dict.fromkeys(labels.tolist()), key=str)
 
 
 def check_table(whose: str, X: Any) -> None:

@@ -31,7 +31,7 @@ from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
-from .frames import check_table, split_off_sites
+from .frames import check_table, different, is_missing, split_off_sites
 
 SHOWN = 5
 """Columns in doubt that a warning names."""
@@ -70,13 +70,16 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         return _hold_named(estimator, {"site0": X}, gaps)
     X, sites = split_off_sites(X, sites)
     whole = _checked(estimator, "", X, alone=True, finite=False)
-    labels = column_or_1d(sites, dtype=None)
+    try:
+        labels = column_or_1d(sites, dtype=None)
+    except ValueError as error:
+        raise InputError(f"sites: {error}; give one label per row") from error
     if len(labels) != whole.shape[0]:
         raise InputError(f"sites has {len(labels)} labels for {whole.shape[0]} rows; give one label per row")
-    unlabelled = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
+    unlabelled = [i for i, label in enumerate(labels.tolist()) if is_missing(label)]
     if unlabelled:
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
-    parts = _by_text([(label, _some_rows(whole, np.flatnonzero(labels == label))) for label in np.unique(labels)])
+    parts = _by_text([(label, _some_rows(whole, np.flatnonzero(labels == label))) for label in different(labels)])
     for name, part in parts.items():
         check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)

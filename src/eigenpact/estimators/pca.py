@@ -26,7 +26,7 @@ from ..numerics.linalg import Array, fix_signs
 from ..numerics.preparation import prepared, taken_out
 from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
-from .base import PooledEstimator, check_one_matrix
+from .base import PooledEstimator, one_matrix
 from .choices import find_joint_solver
 from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
@@ -221,7 +221,7 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
 
     def fit_transform(self, X: Any, y: Any = None, *, sites: Any = None, sample_weight: Any = None) -> Any:
         """Fit on one matrix and return its scores; for several sites use ``fit``, then ``transform`` for each site's rows."""
-        check_one_matrix(X)
+        X, sites = one_matrix(X, sites)
         return self.fit(X, y, sites=sites, sample_weight=sample_weight).transform(X)
 
     def _weighed(self, held: dict[str, Any], X: Any, sites: Any, sample_weight: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def _by_site(names: tuple[str, ...], X: Any, sites: Any, given: Any) -> dict[str
         labels, every = np.asarray(sites).reshape(-1), np.asarray(given)
         if every.shape != labels.shape:
             raise InputError(f"sample_weight has shape {every.shape} for {len(labels)} rows; give one weight per row of X")
-        of_rows = np.array([str(label) for label in labels.tolist()], dtype=object)
+        of_rows = np.array([str(label) for label in labels], dtype=object)
         return {name: every[of_rows == name] for name in names}
     if is_several_sites(X):
         if isinstance(X, Mapping) or not isinstance(given, list | tuple) or len(given) != len(names):

@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from ..errors import InputError, InputTypeError
 from .sources import RowSource, SomeRows, as_rows
 
+LARGEST = 1e140
+"""Of a sum of weights: beyond, squares overflow."""
+
 
 class Weighted:
     """Rows X (n x d) with a weight for each.

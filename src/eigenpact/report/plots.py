@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from sklearn.utils.validation import check_is_fitted
 
 from ..errors import InputError
+from ..estimators.frames import split_off_sites
 from .messages import bytes_text, what_left
 from .pictures import MOST_BARS, draw_loadings, draw_residuals, draw_variance, plain_frame, rounds_axis, short
 from .styles import COLOURS, MARKERS
@@ -51,8 +52,8 @@ def scores(
     pca : fitted estimator
     X : (n, n_features) table, or a dict of tables by site
         Rows that are here; those of other sites stay where they are.
-    sites : length n, optional
-        Label of each row of one table.
+    sites : length n, or str, optional
+        Label of each row of one table, or the name of the column of a DataFrame that holds them.
     """
     check_is_fitted(pca)
     for component in components:
@@ -172,6 +173,7 @@ def _by_site(X: Any, sites: Sequence[Any] | None) -> dict[str, Any]:
         return {str(name): rows for name, rows in X.items()}
     if sites is None:
         return {"": X}
+    X, sites = split_off_sites(X, sites)
     labels = np.asarray(sites)
     if labels.shape != (len(X),):
         raise InputError(f"sites has {labels.size} labels for {len(X)} rows; give one label per row")

@@ -1,7 +1,7 @@
 """Rows with weights at a site: which runs it takes part in.
 
-A function that counts every row once declares ``@local(weights=False)``, its twin that sums weights ``weights=True``; to others it
-does not matter.  A site whose rows have weights takes part only in runs whose plan holds the second and not the first, and that
+A function that counts every row once declares ``@local(weights=False)``, its twin that sums weights ``weights=True``; to others
+it does not matter.  A site whose rows have weights takes part only in runs whose plan holds the second, not the first, and that
 neither fill nor prepare rows, which is found as if all rows counted the same.  A function that does not take weights would fail,
 and what fails in a secured sum counts against the rule ``max_failures``; so the plan is refused, before any round.
 
