@@ -236,6 +236,29 @@ def test_check(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
     assert "30 rows, but min_rows = 31" in result.stdout
 
 
+def test_check_says_how_many_rows_weighted_ones_count_as(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    header, *lines = (tmp_path / "north.csv").read_text().splitlines()
+    times = [0, *[1] * 14, *[3] * 15]
+    weighted = [f"{header},times", *(f"{line},{t}" for line, t in zip(lines, times, strict=True))]
+    data = kits / "north" / "patients.csv"
+    data.write_text("\n".join(weighted) + "\n")
+    data.with_name("patients.csv.toml").write_text('weights = "times"\n')
+    result = run("site", "check", kits / "north" / "site.toml")
+    told, counted = " ".join(result.stdout.split()), int(sum(times) ** 2 / sum(t * t for t in times))
+    assert result.exit_code == 0, told
+    assert f"29 that have weights, which count as {counted}, (sum w)^2 / sum w^2; at least 20 are needed" in told
+    assert "takes part only in runs with --weights" in told
+    (kits / "north" / "policy.toml").write_text('solvers = ["gram"]\nmin_rows = 29\n')
+    told = " ".join(run("site", "check", kits / "north" / "site.toml").stdout.split())
+    assert f"{counted} rows, as which 29 rows count by their weights, but min_rows = 29" in told
+    weighted[3] = ",".join([*weighted[3].split(",")[:2], "", *weighted[3].split(",")[3:]])
+    data.write_text("\n".join(weighted) + "\n")
+    (kits / "north" / "policy.toml").write_text('solvers = ["gram"]\nfill_missing = true\n')
+    result = run("site", "check", kits / "north" / "site.toml")
+    assert result.exit_code == 2
+    assert "no run takes these rows with weights" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("rules", "message"),
     [

@@ -57,7 +57,9 @@ def test_fit_takes_the_weights_of_descriptions(run: Any, weighted_sites: Any) ->
     assert np.allclose(pca.explained_variance_, values[::-1][:2], rtol=1e-10)
     assert largest_sine(pca.components_.T, vectors[:, ::-1][:, :2]) < 1e-9
     assert pca.weight_sum_ == len(rows)
-    assert "sum of weights" in run("show", "model").stdout
+    assert "sum of weights" in run("show", "model", "--json", "model.json").stdout
+    told = json.loads(Path("model.json").read_text())
+    assert (told["weight_sum"], told["solver"], told["secured"]) == (len(rows), pca.solver_, False)
     assert run("transform", "model", "a.csv", "-o", "scores.npy").exit_code == 0
     assert np.allclose(np.load("scores.npy"), pca.transform(pd.DataFrame(weighted_sites["a"][0], columns=NAMES)))
 

@@ -46,6 +46,29 @@ def test_one_file_holds_several_sites(run, whole, names, tmp_path):
     shown = run("show", "model", "--json", "again.json")
     assert shown.exit_code == 0, shown.stderr
     assert json.loads((tmp_path / "again.json").read_text()) == told
+    assert (told["solver"], told["secured"], told["weight_sum"]) == (model.solver_, False, None)
+
+
+@pytest.mark.usefixtures("sites")
+def test_json_tells_that_sums_were_secured(run, tmp_path):
+    result = run(
+        "fit",
+        "north.csv",
+        "south.csv",
+        "west.npy",
+        "-k",
+        2,
+        "-o",
+        "model",
+        "--secure",
+        "--solver",
+        "krylov",
+        "--json",
+        "model.json",
+    )
+    assert result.exit_code == 0, result.stderr
+    told = json.loads((tmp_path / "model.json").read_text())
+    assert (told["solver"], told["secured"]) == ("krylov", True)
 
 
 def test_rows_are_scored_with_the_same_words(run, whole, tmp_path):

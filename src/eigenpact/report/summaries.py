@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ..estimators import FederatedPCA
-from .messages import what_left
+from .messages import were_secured, what_left
 
 
 def summary_of(pca: FederatedPCA) -> dict[str, Any]:
@@ -17,11 +17,14 @@ def summary_of(pca: FederatedPCA) -> dict[str, Any]:
         "eigenpact": version("eigenpact"),
         "sites": list(pca.sites_),
         "n_samples": int(pca.n_samples_seen_),
+        "weight_sum": _number(pca.weight_sum_),
         "n_features": int(pca.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
         "n_components": int(pca.n_components_),
         "center": pca.center or None,
         "scale": pca.scale or None,
+        "solver": pca.solver_,
+        "secured": were_secured(pca.ledger_),
         "rounds": pca.n_rounds_,
         "setup_rounds": pca.n_setup_rounds_,
         "bytes_from_sites": pca.ledger_.bytes_up,

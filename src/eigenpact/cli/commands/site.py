@@ -144,7 +144,7 @@ def describe(
     rules = read_policy(policy)
     rules.load()
     check_lacking(data, lacking, compares=rules.compare_columns)
-    check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing)
+    check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing, weighted=table.weights is not None)
     check_rows(weighed(X, table), rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
     said = describe.absolute() if describe else None

@@ -14,7 +14,7 @@ from ...data.weighing import weighed
 from ...engines.federation.kits import PartyKit
 from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
-from ...numerics.weighted import rows_spoken_of
+from ...numerics.weighted import Weighted, rows_spoken_of
 from ...runtime import Policy, read_site_ledger
 from ...runtime.holes import Holes
 from .. import tables
@@ -100,7 +100,7 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
         raise
     found["rows"], notes = weighed(X, table), "".join(f"\n{note}" for note in table.notes)
     holes = Holes.of(X, kit.federation.features).told()
-    check_holes(site.data, holes, fills=rules is not None and rules.fill_missing)
+    check_holes(site.data, holes, fills=rules is not None and rules.fill_missing, weighted=table.weights is not None)
     if lacking or holes:
         return Partly(f"{partly_told(lacking, holes, genotypes=table.variants is not None)}{notes}")
     return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
@@ -153,16 +153,22 @@ def _ledger(site: SiteFile, _found: dict[str, Any]) -> str:
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
-    check_rows(found["rows"], found["a policy"])
-    return f"{rows_spoken_of(found['rows'])}, at least {found['a policy'].min_rows} are needed"
+    X, policy = found["rows"], found["a policy"]
+    check_rows(X, policy)
+    if isinstance(X, Weighted):
+        return (
+            f"{X.shape[0]} that have weights, which count as {rows_spoken_of(X)}, (sum w)^2 / sum w^2; at least "
+            f"{policy.min_rows} are needed; this site takes part only in runs with --weights"
+        )
+    return f"{X.shape[0]}, at least {policy.min_rows} are needed"
 
 
 def check_rows(X: Any, policy: Policy) -> None:
     """Refuse a table (n x d) with fewer rows than its own policy asks for; those of little weight count little."""
     n, least = rows_spoken_of(X), policy.min_rows
     if n < least:
-        counted = "" if n == X.shape[0] else " (by their weights)"
-        raise InputError(f"{n} rows{counted}, but min_rows = {least} in the policy; this site would refuse every run")
+        counted = f", as which {X.shape[0]} rows count by their weights," if isinstance(X, Weighted) else ","
+        raise InputError(f"{n} rows{counted} but min_rows = {least} in the policy; this site would refuse every run")
 
 
 def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:
@@ -174,8 +180,13 @@ def check_lacking(data: Path, lacking: str, *, compares: bool) -> None:
         )
 
 
-def check_holes(data: Path, holes: str, *, fills: bool) -> None:
+def check_holes(data: Path, holes: str, *, fills: bool, weighted: bool = False) -> None:
     """Refuse a table in which entries are missing, told in words, unless the site's policy lets them be filled in."""
+    if holes and weighted:
+        raise InputError(
+            f"{data.name}: {holes}; what is missing is filled in as if all rows counted the same, so no run takes these rows "
+            "with weights: drop those rows or columns, or take weights out of the description"
+        )
     if holes and not fills:
         raise InputError(
             f"{data.name}: {holes}; drop those rows or columns, or set fill_missing = true in the policy, for runs with "

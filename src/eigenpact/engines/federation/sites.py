@@ -140,6 +140,8 @@ class SiteFacts:
         holes = Holes.of(X, self.features)
         if tell and holes.told():
             log.info("%s: this site takes part only in runs that fill them in (--missing)", holes.told())
+        if tell and isinstance(X, Weighted):
+            log.info("rows have weights: this site takes part only in runs with --weights (fit(sample_weight=True))")
         ledger = SiteLedger(self.ledger)
         secret = ledger.secret()
         named = () if isinstance(self.features, int) else self.features
