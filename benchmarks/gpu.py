@@ -88,6 +88,8 @@ def families(device: str) -> Iterator[Row]:
     rng = np.random.default_rng(1)
     low = rng.normal(size=(5, 60)) * 1.5 ** -np.arange(5)[:, None]
     sites = {name: rng.normal(size=(400, 5)) @ low + 0.05 * rng.normal(size=(400, 60)) + 1 for name in "ABCD"}
+    for i, X in enumerate(sites.values()):  # each has directions of its own
+        X[:, 2 * i : 2 * i + 2] += 2 * rng.normal(size=(400, 2))
     there = {name: torch.asarray(X, device=device) for name, X in sites.items()}
     for label, make in FAMILIES.items():
         here, elsewhere = make().fit(sites), make().fit(there)
