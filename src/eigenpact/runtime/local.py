@@ -219,8 +219,7 @@ def local(
         Whether its rounds are counted as set-up; whether what it keeps is agreed once, so that a gate refuses a second call
         within an epoch; whether sums, of it or after it, tell the means of few sites apart, which a policy must allow; whether it
         takes rows with missing entries (NaN), else a gate refuses it until these are filled in (``holes.py``).
-    weights : bool, optional
-        True if it is how a run learns of weights of rows, False if it does not take rows that have them (``weights.py``).
+    weights : bool, optional; True if a run learns of rows' weights by it, False if it takes no rows that have them
     name, version : str, optional, and int
         What it is called on the wire, as "package:function", by default its module and function (ours need none); and a number to
         be raised when the function gives other replies to the same arguments, so that a site with an older one refuses.
@@ -229,6 +228,7 @@ def local(
     def mark(body: Callable[..., Any]) -> LocalFunction:
         _check_signature(body, tuple(takes or ()))
         taken, sent = ({k: Shape.parse(v) for k, v in (shapes or {}).items()} for shapes in (takes, sends))
+        flags: Any = {"setup": setup, "once": once, "site_means": site_means, "holes": holes, "weights": weights}
         function = LocalFunction(
             name=f"{_declared_name(name, body)}/{int(version)}",
             body=body,
@@ -238,11 +238,7 @@ def local(
             reads=tuple(reads),
             bounds=_bounds(bound, sent, body),
             means=_meanings(means or {}, takes or {}, body),
-            setup=setup,
-            once=once,
-            site_means=site_means,
-            holes=holes,
-            weights=weights,
+            **flags,
             doubt=doubt,
         )
         function.__dict__["__doc__"] = body.__doc__
