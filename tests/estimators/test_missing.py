@@ -256,7 +256,7 @@ def test_what_is_refused_is_named() -> None:
 def test_em_refuses_rows_that_do_not_vary(value: float, scale: Any) -> None:
     X = np.full((30, 4), value)
     X[3, 1] = np.nan
-    with pytest.raises(InputError, match="all values of every feature are the same, .* give rows that vary"):
+    with pytest.raises(InputError, match=r"all values of every feature are the same, .* give rows that vary"):
         ep.FederatedPCA(1, missing="em", scale=scale).fit(X, sites=np.arange(30) % 2)
 
 
