@@ -37,6 +37,8 @@ ENTRIES, DEVIATIONS = "path of entries", "path of deviations"
 """Names under which a site keeps how far the digits of a median are found: counts go on from there, and nowhere else."""
 
 SIGN = np.uint64(1 << 63)
+EXPONENT = 12
+"""Binary digits of a number that are its sign and a power of two."""
 
 
 @local(
@@ -101,7 +103,7 @@ async def centres(observed: NDArray[np.int64]) -> Array:
         counts = await Sum(count_parts, np.zeros(len(observed)), np.bool_(False), prefix, np.int64(step))
         counts = np.array(counts[:, : 1 << digits])
         told = counts.any(axis=1)
-        part, wanted, held = part_of(counts, wanted, held)
+        part, wanted, held = part_of(counts, wanted, held, untold_of(prefix, step))
         counts[np.arange(len(counts)), part] = 0
         passed.append((prefix, counts))
         prefix = (prefix << np.uint64(digits)) + part.astype(np.uint64)
@@ -139,26 +141,37 @@ async def medians(observed: NDArray[np.int64], centre: Array, rounds: int, devia
     prefix, wanted, held = np.zeros(len(observed), dtype=np.uint64), (observed + 1) // 2, observed
     for step in range(rounds):
         counts = await Sum(count_parts, centre, np.bool_(deviations), prefix, np.int64(step))
-        part, wanted, held = part_of(counts, wanted, held)
+        part, wanted, held = part_of(counts, wanted, held, untold_of(prefix, step))
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
     return values_of(prefix, rounds)
 
 
 def part_of(
-    counts: NDArray[np.int64], wanted: NDArray[Any], held: NDArray[Any]
+    counts: NDArray[np.int64], wanted: NDArray[Any], held: NDArray[Any], untold: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """For each row of counts, the part that holds the entry of this rank (from 1), its rank there, and how many it holds.
 
     Sites with few of the ``held`` entries do not count them: the rank is then that of the same share of the others, and where
-    nothing is counted the part in the middle is taken.
+    nothing is counted the part ``untold`` is taken, or the one in the middle.
     """
     below, rows = np.cumsum(counts, axis=1), np.arange(len(counts))
     told = below[:, -1]
     wanted = np.where(told < held, -(-wanted * told // np.maximum(held, 1)), wanted)
     part = np.minimum((below < wanted[:, None]).sum(axis=1), counts.shape[1] - 1)
-    part = np.where(told > 0, part, counts.shape[1] // 2)
+    part = np.where(told > 0, part, counts.shape[1] // 2 if untold is None else untold)
     before = np.where(part > 0, below[rows, part - 1], 0)
     return part, wanted - before, counts[rows, part]
+
+
+def untold_of(prefix: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+    """The part to take where no site counts enough: nearest to zero among powers of two, then the middle.
+
+    In the middle of the powers of two lie numbers that no entry is near, such as 1e20.
+    """
+    if step == 0 or DIGITS * step >= EXPONENT:
+        return np.full(prefix.shape, 1 << (digits_of(step) - 1), dtype=np.int64)
+    positive = prefix >> np.uint64(DIGITS * step - 1) > 0
+    return np.where(positive, 0, PARTS - 1)
 
 
 def shift_of(step: int, digits: int = DIGITS) -> np.uint64:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...numerics.blocks import blocks
 from ...numerics.linalg import Array
 from ...runtime import Reply, Site, Sum, local
-from ..medians import CENTRE_ROUNDS, DIGITS, PARTS, check_path, keys_of, many, part_of, shift_of, values_of
+from ..medians import CENTRE_ROUNDS, DIGITS, PARTS, check_path, keys_of, many, part_of, shift_of, untold_of, values_of
 
 QUARTERS = "path of quartiles"
 """Under this name a site keeps how far the digits of the quartiles are found: counts go on from there, and nowhere else."""
@@ -56,7 +56,8 @@ async def quartiles(observed: NDArray[np.int64], centre: Array) -> Array:
     prefix, wanted, held = np.zeros((d, ENDS), dtype=np.uint64), ranks.reshape(-1), np.repeat(observed, ENDS)
     for step in range(CENTRE_ROUNDS):
         counts = await Sum(count_quarters, centre, prefix, np.int64(step))
-        part, wanted, held = part_of(counts.reshape(ENDS * d, PARTS), wanted, held)
+        untold = untold_of(prefix.reshape(-1), step)
+        part, wanted, held = part_of(counts.reshape(ENDS * d, PARTS), wanted, held, untold)
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64).reshape(d, ENDS)
     ends = values_of(prefix, CENTRE_ROUNDS).reshape(d, 3, 2)
     found: Array = ends[:, :, 0] + shares * (ends[:, :, 1] - ends[:, :, 0])

@@ -46,6 +46,7 @@ from ..medians import (
     medians,
     part_of,
     shift_of,
+    untold_of,
     values_of,
 )
 from ..method import Part
@@ -212,7 +213,7 @@ async def _typical_size() -> float:
         counts = await Sum(count_sizes, prefix, np.int64(step))
         if step == 0:
             wanted[0], held[0] = (counts.sum() + 1) // 2, counts.sum()
-        part, wanted, held = part_of(counts[None, :], wanted, held)
+        part, wanted, held = part_of(counts[None, :], wanted, held, untold_of(prefix, step))
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
     return float(values_of(prefix, SIZE_ROUNDS)[0]) if counts.sum() else 0.0
 

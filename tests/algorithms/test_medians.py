@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import RobustScaler
 
 import eigenpact as ep
+from eigenpact.algorithms import medians as middle
 from eigenpact.algorithms.medians import ALL_ROUNDS, ENTRIES, count_parts, digits_of, keys_of, shift_of
+from eigenpact.algorithms.prepare import quartiles as counting
 from eigenpact.errors import PolicyError
 from eigenpact.runtime import Site
 
@@ -87,3 +91,22 @@ def test_the_last_digits_are_told_of_many_entries_only_and_once():
     assert not last_digits(X, 10).send.any()
     with pytest.raises(PolicyError, match="counted once in an epoch"):
         last_digits(X, 1, step=ALL_ROUNDS)
+
+
+def test_few_rows_at_sites_with_a_rule_lead_to_no_number_beyond_the_entries(monkeypatch):
+    """Where counts are too small to be told, the digits that are left were guessed, and the quartile could be 1e20."""
+    for seed in (14, 45, 58):
+        X = np.random.default_rng(seed).normal(size=(60, 4))
+        sites = [{"X": X[i::3], "kept": {}} for i in range(3)]
+
+        async def total(function, *args, sites=sites):
+            replies = [function(Site("A", min_rows=10, **site), *args) for site in sites]
+            for site, reply in zip(sites, replies, strict=True):
+                site["kept"].update(reply.keep)
+            return sum(reply.send for reply in replies)
+
+        monkeypatch.setattr(counting, "Sum", total)
+        monkeypatch.setattr(middle, "Sum", total)
+        about = asyncio.run(middle.medians(np.full(4, 60), np.zeros(4), 8, deviations=False))
+        found = asyncio.run(counting.quartiles(np.full(4, 60), about))
+        assert np.all(np.abs(found + about[:, None]) <= np.abs(X).max(axis=0)[:, None])
