@@ -7,10 +7,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-from tests.cli.daily import Command, Life
+from typing import TYPE_CHECKING
 
 from benchmarks.table import Row, pytest_row
+
+if TYPE_CHECKING:
+    from tests.cli.daily import Command, Life
 
 LIFE = "tests/cli/test_daily_life.py"
 BAR = "one line, at most 2 s, exit code 130; no process, port, lock or temporary key left"
@@ -37,6 +39,8 @@ def rows(size: str) -> Iterator[Row]:
 
 def stops(folder: Path) -> Iterator[Row]:
     """A federation of two sites whose commands are stopped one after the other."""
+    from tests.cli.daily import Life  # which needs FLARE
+
     life = Life(folder, ("north", "south"))
     try:
         server, site = life.coordinator(), life.site("north")

@@ -27,6 +27,20 @@ from eigenpact.numerics.rows import Rows
 SIZES = {"small": (5_000, 500), "paper": (50_000, 2_000)}
 """Rows of each of two sites, and features."""
 
+FAMILIES: dict[str, Any] = {
+    "FederatedPCA, scaled": lambda: ep.FederatedPCA(5, scale="pooled", random_state=0),
+    "FederatedPCA, prepared": lambda: ep.FederatedPCA(5, prepare=(ep.prepare.Scale(),), random_state=0),
+    'FederatedPCA, missing="em"': lambda: ep.FederatedPCA(5, missing="em", random_state=0),
+    "PersonalizedPCA": lambda: ep.PersonalizedPCA(3, 2, random_state=0),
+    "RobustPCA": lambda: ep.RobustPCA(5, random_state=0),
+    "GraphPCA": lambda: ep.GraphPCA(3, random_state=0),
+    "GraphKernelPCA": lambda: ep.GraphKernelPCA(2, solver="random-features", random_state=0),
+}
+"""Every family: the first and PersonalizedPCA multiply where rows lie, the others copy rows to numpy a few at a time."""
+
+SAME = 1e-8
+"""How far answers may be apart."""
+
 SOLVERS: dict[str, Any] = {
     "gram": "gram",
     "krylov": "krylov",
@@ -59,11 +73,29 @@ def measure(device: str, n_rows: int, n_features: int) -> Iterator[Row]:
         sine = largest_sine(pcas[0].components_.T, pcas[1].components_.T)
         rounds = " and ".join(str(pca.n_rounds_) for pca in pcas)
         yield Row(f"{label}, answers on CPU and {device}", "reported", f"sine between them {sine:.1e}; {rounds} rounds", True)
+    yield from families(device)
     Z = random_orthonormal(n_features, 20, seed=0)
     mean = np.ones(n_features)
     cpu, gpu = (median_seconds(Rows(where["A"], mean), Z) for where in (sites, there))
     reached = f"CPU {cpu * 1e3:.1f} ms, {device} {gpu * 1e3:.1f} ms, ratio {cpu / gpu:.1f}"
     yield Row(f"one product, {n_rows} x {n_features} by 20", "reported", reached, True)
+
+
+def families(device: str) -> Iterator[Row]:
+    """Every family's answer for rows on the device beside that for numpy's."""
+    import torch
+
+    rng = np.random.default_rng(1)
+    low = rng.normal(size=(5, 60)) * 1.5 ** -np.arange(5)[:, None]
+    sites = {name: rng.normal(size=(400, 5)) @ low + 0.05 * rng.normal(size=(400, 60)) + 1 for name in "ABCD"}
+    for i, X in enumerate(sites.values()):  # each has directions of its own
+        X[:, 2 * i : 2 * i + 2] += 2 * rng.normal(size=(400, 2))
+    there = {name: torch.asarray(X, device=device) for name, X in sites.items()}
+    for label, make in FAMILIES.items():
+        here, elsewhere = make().fit(sites), make().fit(there)
+        answers = [pca.transform(sites["A"]) if "Kernel" in label else pca.components_ for pca in (here, elsewhere)]
+        apart = float(np.abs(answers[0] - answers[1]).max())
+        yield Row(f"{label}: entries of the answer, CPU and {device}", f"<= {SAME:g} apart", f"{apart:.1e}", apart <= SAME)
 
 
 def rows(size: str) -> Iterator[Row]:

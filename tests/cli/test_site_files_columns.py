@@ -119,3 +119,17 @@ def test_dates_and_groups_are_never_row_names_without_a_word(run, refused, tmp_p
     assert run("fit", "a.csv", "-k", 1, "-o", "m", "--id", "day").exit_code == 0
     (tmp_path / "b.csv").write_text("sex,x,y\n" + "".join(f"{'mf'[i % 2]},{i * 1.5},{i * i}\n" for i in range(8)))
     assert "so that this column of text hardly names the rows" in refused("fit", "b.csv", "-k", 1, "-o", "n")
+
+
+@pytest.mark.parametrize(("mark", "described"), [("NA", ""), ("n/a", ""), ("?", 'missing = ["?"]')])
+@pytest.mark.usefixtures("whole")
+def test_a_missing_hospital_is_no_site(run, tmp_path, mark, described, snapshot):
+    lines = (tmp_path / "all.csv").read_text().splitlines()
+    lines[3] = lines[3].replace(",north,", f",{mark},").replace(",south,", f",{mark},")
+    (tmp_path / "all.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "all.csv.toml").write_text(described)
+    before = snapshot()
+    result = run("fit", "all.csv", "-k", 2, "-o", "model", "--by", "hospital", "--id", "nr", "--drop", "comment")
+    assert result.exit_code == 2
+    assert "--by hospital: 1 of 50 rows of all have no site there" in result.stderr
+    assert snapshot() == before

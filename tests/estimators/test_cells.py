@@ -41,3 +41,16 @@ def test_wrong_names_are_told(adata):
         ep.pp.pca(adata, layer="raw")
     with pytest.raises(InputTypeError, match="ndarray is no AnnData object"):
         ep.pp.pca(np.eye(3))
+
+
+def test_highly_variable_genes_are_taken_unasked_as_scanpy_does():
+    rng = np.random.default_rng(3)
+    adata = anndata.AnnData(rng.normal(size=(40, 8)) * np.arange(1, 9))
+    adata.var["highly_variable"] = np.arange(8) % 2 == 0
+    adata.obs["hospital"] = ["north", "south"] * 20
+    chosen = adata.X[:, ::2]
+    expected = np.linalg.svd(chosen - chosen.mean(axis=0), compute_uv=False)[:2] ** 2 / 39
+    np.testing.assert_allclose(ep.pp.pca(adata, 2, sites="hospital").explained_variance_, expected, rtol=1e-9)
+    assert ep.pp.pca(adata, 2, mask_var=None).n_features_in_ == 8
+    with pytest.raises(InputTypeError, match=r"name a column of adata.obs"):
+        ep.pp.pca(adata, 2, sites=np.zeros(40))

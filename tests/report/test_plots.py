@@ -120,3 +120,13 @@ def test_one_component_has_a_plot(rows):
     ax = ep.plot.scree(ep.FederatedPCA(1).fit(rows))
     assert [bar.get_width() < 0.5 * np.ptp(ax.get_xlim()) for bar in ax.patches] == [True]
     assert ax.get_legend() is None
+
+
+@pytest.mark.parametrize("make", [ep.RobustPCA(2, scale="robust", random_state=0), ep.GraphPCA(2, random_state=0)])
+def test_families_without_a_total_variance(make):
+    rows, _, _ = ep.datasets.corrupted_problem(20, 200, rank=2, share=0.05, sites=2)
+    fitted = make.fit(rows)
+    name = next(iter(rows))
+    assert ep.plot.scores(fitted, rows[name]).get_xlabel() == "score on PC1"
+    with pytest.raises(InputError, match=r"has no shares of variance to draw; ep\.plot\.loadings"):
+        ep.plot.scree(fitted)

@@ -82,10 +82,16 @@ def read_columns(
     """Tables by site, with what the command line says of columns; what was found out about the files is told."""
     if columns.by is not None and comm.size > 1:
         raise InputError(f"--by {columns.by} is for one process: leave out mpiexec, or write a file for each site")
-    read = read_sites(files, said, memory=memory, also=columns.add_to)
+    marks: list[str] = []  # of cells that are missing, as any file's description has them
+
+    def also(told: Description) -> Description:
+        marks.extend((*told.missing, *told.missing_in.get(columns.by or "", ())))
+        return columns.add_to(told)
+
+    read = read_sites(files, said, memory=memory, also=also)
     if not quiet:
         tell_notes(read)
-    return read if columns.by is None else split_tables(read, columns.by)
+    return read if columns.by is None else split_tables(read, columns.by, marks)
 
 
 @dataclass(frozen=True, eq=False)

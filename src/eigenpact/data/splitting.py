@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..numerics.sources import RowSource, SomeRows
+from .cell_texts import without_marks
+from .description import Description
 from .table import Table
 
 MOST_SITES = 1000
 """A column with more different texts hardly tells sites apart."""
 
 
-def split_tables(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
-    """Tables by site, from tables by file; ``column`` is one of the texts of each.
+def split_tables(tables: Mapping[str, Table], column: str, missing: Sequence[str] = ()) -> dict[str, Table]:
+    """Tables by site, from tables by file; ``column`` is one of the texts of each, in which ``missing`` cells name no site.
 
     >>> file = Table(np.eye(3), texts={"hospital": ("north", "south", "north")})
     >>> {name: table.X.tolist() for name, table in split_tables({"all": file}, "hospital").items()}
@@ -27,7 +29,7 @@ def split_tables(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
     sites: dict[str, Table] = {}
     origin: dict[str, str] = {}
     for file, table in tables.items():
-        for name, part in _split(file, table, column).items():
+        for name, part in _split(file, table, column, missing).items():
             if name in sites:
                 raise InputError(
                     f"--by {column}: site {name!r} is in {origin[name]} and in {file}; give each site's rows in one file"
@@ -36,8 +38,9 @@ def split_tables(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
     return sites
 
 
-def _split(file: str, table: Table, column: str) -> dict[str, Table]:
-    names = np.array([name.strip() for name in table.texts[column]], dtype=object)
+def _split(file: str, table: Table, column: str, missing: Sequence[str]) -> dict[str, Table]:
+    texts = without_marks(table.texts[column], column, Description(missing=tuple(missing)))
+    names = np.array([name.strip() for name in texts], dtype=object)
     empty = int(np.count_nonzero(names == ""))
     if empty:
         raise InputError(f"--by {column}: {empty} of {len(names)} rows of {file} have no site there; name it, or drop those rows")

@@ -11,7 +11,13 @@ from .pca import FederatedPCA
 
 
 def pca(
-    adata: Any, n_comps: int = 50, *, sites: str | None = None, layer: str | None = None, mask_var: str | None = None, **more: Any
+    adata: Any,
+    n_comps: int = 50,
+    *,
+    sites: str | None = None,
+    layer: str | None = None,
+    mask_var: str | None = "auto",
+    **more: Any,
 ) -> FederatedPCA:
     """Fit the joint PCA of cells, and write it into ``adata`` as ``scanpy.pp.pca`` does.
 
@@ -24,8 +30,9 @@ def pca(
         Column of ``adata.obs`` that says to which site a cell belongs; without it all cells are one site's.
     layer : str, optional
         Which of ``adata.layers`` to take instead of ``adata.X``.
-    mask_var : str, optional
-        Column of ``adata.var`` that says which genes take part; the loadings of the others are zero.
+    mask_var : str or None
+        Column of ``adata.var`` that says which genes take part; the loadings of the others are zero.  "auto" takes
+        "highly_variable" where there is such a column, as scanpy does; None takes all genes.
     more
         Parameters of :class:`eigenpact.FederatedPCA`.
 
@@ -35,6 +42,12 @@ def pca(
     """
     if not (hasattr(adata, "obs") and hasattr(adata, "var") and hasattr(adata, "obsm")):
         raise InputTypeError(f"{type(adata).__name__} is no AnnData object; fit arrays and tables with ep.FederatedPCA")
+    if not (sites is None or isinstance(sites, str)):
+        raise InputTypeError(
+            f"sites is {type(sites).__name__}; name a column of adata.obs, or give labels to ep.FederatedPCA.fit"
+        )
+    if mask_var == "auto":
+        mask_var = "highly_variable" if "highly_variable" in adata.var else None
     genes = _genes(adata, mask_var)
     X = adata.X if layer is None else _named(adata.layers, layer, "layer", "adata.layers")
     X = X if genes.all() else X[:, np.flatnonzero(genes)]

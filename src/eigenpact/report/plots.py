@@ -18,6 +18,9 @@ MOST_SITES = 12
 """Sites that have a line in a legend."""
 
 
+SHARES = (" of the variance", "")
+
+
 def scree(pca: Any, ax: Axes | None = None) -> Axes:
     """Explained variance of each component, and of all up to it.
 
@@ -27,8 +30,11 @@ def scree(pca: Any, ax: Axes | None = None) -> Axes:
     'explained variance (%)'
     """
     check_is_fitted(pca)
+    shares = getattr(pca, "explained_variance_ratio_", None)
+    if shares is None:
+        raise InputError(f"{type(pca).__name__} has no shares of variance to draw; ep.plot.loadings shows its components")
     ax = _axes(ax)
-    draw_variance(ax, np.asarray(pca.explained_variance_ratio_)[:MOST_BARS])
+    draw_variance(ax, np.asarray(shares)[:MOST_BARS])
     return ax
 
 
@@ -64,9 +70,10 @@ def scores(
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
         label = name if i < MOST_SITES else None
         ax.scatter(points[:, 0], points[:, 1], s=14, color=colour, marker=marker, linewidths=0, alpha=0.75, label=label)
-    shares = [100 * float(pca.explained_variance_ratio_[j]) for j in at]
-    ax.set_xlabel(f"score on PC{components[0]} ({shares[0]:.1f} % of the variance)")
-    ax.set_ylabel(f"score on PC{components[1]} ({shares[1]:.1f} %)")
+    shares = getattr(pca, "explained_variance_ratio_", None)  # robust and graph PCA know no total
+    told = ["", ""] if shares is None else [f" ({100 * float(shares[j]):.1f} %{of})" for j, of in zip(at, SHARES, strict=True)]
+    ax.set_xlabel(f"score on PC{components[0]}{told[0]}")
+    ax.set_ylabel(f"score on PC{components[1]}{told[1]}")
     if len(parts) > 1:
         title = "site" if len(parts) <= MOST_SITES else f"site, {MOST_SITES} of {len(parts)}"
         ax.legend(title=title, loc="best", frameon=False, markerscale=1.6)
