@@ -66,8 +66,9 @@ def test_noise_has_none_and_few_tries_are_told(run: Any) -> None:
     [
         (("--max", "0"), "--max 0 must be a whole number >= 1"),
         (("--max", "1", "--method", "elbow"), "--max 1 must be a whole number >= 2"),
-        (("--max", "9"), "max_components=9 is more than 8"),
+        (("--max", "9"), "--max 9 is more than 8, which 180 rows of 9 features allow"),
         (("--share", "1.5"), "--share 1.5 must be between 0 and 1"),
+        (("--share", "0.999"), "hiding a share of 0.999 of the entries leaves none of feature"),
         (("--picture", "s.txt"), "s.txt"),
         (("--center", "site"), "--center site does not go with --method held-out"),
     ],
@@ -81,3 +82,15 @@ def test_other_columns_are_agreed_on(run: Any, refused: Any) -> None:
     Path("c.csv").write_text("\n".join(",".join(line.split(",")[:-1]) for line in text) + "\n")
     assert "f8" in refused("suggest", *FILES, "-q")
     assert "Suggested: 3" in run("suggest", *FILES, "--features", "intersection", "--max", 5, "-q").stdout
+
+
+def test_too_few_rows_to_hide_entries_of_are_told_as_such(refused: Any) -> None:
+    Path("two.csv").write_text("u,v,w\n1.5,2.5,3.25\n4.5,5.5,7.75\n")
+    for seed in range(4):
+        told = refused("suggest", "two.csv", "-q", "--share", "0.5", "--seed", str(seed))
+        assert "hid" in told
+        assert "every entry is missing" not in told
+    Path("one.csv").write_text("u\n1.5\n4.5\n")
+    for method in ("held-out", "elbow"):
+        told = refused("suggest", "one.csv", "-q", "--method", method)
+        assert f"--method {method} needs at least two rows and two features; there are 2 and 1" in told

@@ -251,6 +251,15 @@ def test_what_is_refused_is_named() -> None:
         ep.FederatedPCA(2).fit(low_rank(40, 5, 2)).transform(X)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e9 + 0.1])
+@pytest.mark.parametrize("scale", [None, "pooled"])
+def test_em_refuses_rows_that_do_not_vary(value: float, scale: Any) -> None:
+    X = np.full((30, 4), value)
+    X[3, 1] = np.nan
+    with pytest.raises(InputError, match=r"all values of every feature are the same, .* give rows that vary"):
+        ep.FederatedPCA(1, missing="em", scale=scale).fit(X, sites=np.arange(30) % 2)
+
+
 def test_a_model_keeps_what_it_does_with_holes() -> None:
     X = holed(low_rank(60, 6, 2), 0.2)
     with warnings.catch_warnings():

@@ -47,6 +47,19 @@ def test_the_answer_is_that_for_numpy(family):
     np.testing.assert_allclose(elsewhere.components_, here.components_, rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("family", ["gram", "scaled", "prepared", "holes", "personalized", "robust"])
+def test_one_matrix_is_sorted_into_sites_by_labels(family):
+    X, labels = np.vstack(list(HERE.values())), np.repeat(list(HERE), 40)
+    if family == "holes":
+        X[3, 1] = np.nan
+    mixed = np.random.default_rng(1).permutation(160)
+    here, elsewhere = (FITS[family]().fit(rows, sites=labels[mixed]) for rows in (X[mixed], there(X[mixed])))
+    np.testing.assert_allclose(elsewhere.components_, here.components_, rtol=0, atol=1e-8)
+    X[2, 3] = np.inf
+    with pytest.raises(InputError, match=r"1 entries are .*infinite|site 'site0'"):
+        FITS[family]().fit(there(X), sites=labels)
+
+
 def test_kernels_on_a_graph():
     sites = {name: there(X) for name, X in HERE.items()}
     here, elsewhere = (ep.GraphKernelPCA(2, solver="random-features", random_state=0).fit(rows) for rows in (HERE, sites))

@@ -57,7 +57,20 @@ def test_what_cannot_be_suggested_is_refused() -> None:
         ({"max_components": 1, "method": "elbow"}, "max_components=1 must be a whole number >= 2"),
         ({"max_components": 14}, "max_components=14 is more than 13"),
         ({"share": 1.0}, "share=1.0 must be a share"),
+        ({"share": 0.99999}, "hiding a share of 0.99999 .* leaves none of feature 0 and 13 more .* hide a smaller share"),
+        ({"share": 1e-9}, "a share of 1e-09 hides 0 entries of all sites, too few to compare by; hide more, or give more rows"),
         ({"center": "site"}, "center='site' does not go with missing='em'"),
     ):
         with pytest.raises(InputError, match=told):
             ep.suggest_components(X, **options)  # type: ignore[arg-type]
+
+
+def test_rows_of_another_library_are_taken() -> None:
+    xp = pytest.importorskip("array_api_strict")
+    X = rows(2, 0)
+    X[3, 1] = np.nan
+    truth = ep.suggest_components({"a": X[:90], "b": X[90:]}, max_components=3, random_state=0)
+    found = ep.suggest_components({"a": xp.asarray(X[:90]), "b": xp.asarray(X[90:])}, max_components=3, random_state=0)
+    assert found.table == truth.table
+    labels = np.where(np.arange(len(X)) < 90, "a", "b")
+    assert ep.suggest_components(xp.asarray(X), sites=labels, max_components=3, random_state=0).table == truth.table

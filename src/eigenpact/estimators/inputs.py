@@ -69,7 +69,7 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
     if sites is None:
         return _hold_named(estimator, {"site0": X}, gaps)
     X, sites = split_off_sites(X, sites)
-    whole = _checked(estimator, "", X, alone=True, finite=False)
+    whole = _checked(estimator, "", X, alone=True, finite=False, gaps=gaps)
     try:
         labels = column_or_1d(sites, dtype=None)
     except ValueError as error:
@@ -81,14 +81,18 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
     parts = _by_text([(label, _some_rows(whole, np.flatnonzero(labels == label))) for label in different(labels)])
     for name, part in parts.items():
-        check_finite(name, part, _feature_names(X), missing=gaps)
+        if not is_elsewhere(part):  # which was checked as a whole
+            check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)
     _remember_report(estimator, FeaturesReport("strict", int(whole.shape[1]), dict.fromkeys(parts, OfSite())))
     return parts
 
 
 def _some_rows(X: Any, index: NDArray[np.intp]) -> Any:
-    """Rows by their numbers, on disk where they are."""
+    """Rows by their numbers, on disk or in another library where they are."""
+    if is_elsewhere(X):
+        xp = array_api_compat.array_namespace(X)
+        return xp.take(X, xp.asarray(index, device=array_api_compat.device(X)), axis=0)
     return SomeRows(X, index) if isinstance(X, RowSource) else X[index]
 
 
@@ -273,15 +277,15 @@ def _new_rows_on_disk(estimator: Any, X: Any, *, missing: bool) -> RowSource:
 
 def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> Any:
     """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, not copied to this side."""
-    xp = array_api_compat.array_namespace(table)
+    xp, whose = array_api_compat.array_namespace(table), f"site {name!r}" if name else "X"
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] == 0:
-        raise InputError(f"site {name!r}: shape {tuple(table.shape)} is not a table with rows and columns")
+        raise InputError(f"{whose}: shape {tuple(table.shape)} is not a table with rows and columns")
     if not xp.isdtype(table.dtype, ("integral", "real floating")):
-        raise InputTypeError(f"site {name!r}: dtype {table.dtype} does not hold real numbers; convert it first")
+        raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
     if xp.isdtype(table.dtype, "integral"):
         table = xp.astype(table, xp.float64)
     bad = int(xp.sum(xp.astype(xp.isinf(table) if missing else ~xp.isfinite(table), xp.int64)))
     if bad:
         what = "infinite" if missing else "NaN or infinite"
-        raise InputError(f"site {name!r}: {bad} entries are {what}; drop those rows or fill them in")
+        raise InputError(f"{whose}: {bad} entries are {what}; drop those rows or fill them in")
     return table

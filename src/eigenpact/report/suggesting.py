@@ -42,6 +42,7 @@ from ..algorithms.missing.em import EM
 from ..errors import InputError
 from ..estimators.inputs import hold
 from ..estimators.pca import FederatedPCA
+from ..numerics.elsewhere import is_elsewhere, to_numpy
 from ..numerics.linalg import Array
 from .watching import unwarned
 
@@ -134,7 +135,7 @@ def suggest_components(
     _check(method, max_components, share)
     estimator = FederatedPCA(1, center=center, scale=scale, engine=engine, secure=secure)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    rows = {name: _dense(part) for name, part in hold(estimator, X, sites, gaps=True).items()}
+    rows = {name: _dense(part) for name, part in hold(estimator, _here(X), sites, gaps=True).items()}
     n, d = sum(len(part) for part in rows.values()), next(iter(rows.values())).shape[1]
     most = min(d - 1, n - 1) if method == "held-out" else min(d, n)
     if max_components > most:
@@ -158,6 +159,15 @@ def _check(method: str, max_components: Any, share: Any) -> None:
         raise InputError(f"share={share!r} must be a share of the entries between 0 and 1, for example 0.1")
 
 
+def _here(X: Any) -> Any:
+    """Rows, or those of each site, in numpy where another library holds them: copies are made anyway."""
+    if isinstance(X, Mapping) and not scipy.sparse.issparse(X):
+        return {name: _here(part) for name, part in X.items()}
+    if isinstance(X, list | tuple):
+        return [_here(part) for part in X]
+    return to_numpy(X) if is_elsewhere(X) else X
+
+
 def _dense(part: Any) -> Array:
     part = part.toarray() if scipy.sparse.issparse(part) else part[:]
     return np.array(part.toarray() if scipy.sparse.issparse(part) else part, dtype=np.float64)
@@ -173,6 +183,7 @@ def _held_out(estimator: FederatedPCA, rows: Mapping[str, Array], most: int, sha
     """By the squares of errors (K + 1 of each hidden entry), of which sites tell sums and sums of products."""
     hidden = {name: (_stream(name, seed).random(part.shape) < share) & ~np.isnan(part) for name, part in rows.items()}
     left = {name: np.where(hidden[name], np.nan, part) for name, part in rows.items()}
+    _check_left(hidden, left, share)
     squares: dict[str, list[Array]] = {name: [] for name in rows}
     estimator.set_params(missing="em", solver=EM(angle_tol=ROUGHLY), max_rounds=MOST_ROUNDS, random_state=seed)
     for k in range(1, most + 1):
@@ -186,8 +197,6 @@ def _held_out(estimator: FederatedPCA, rows: Mapping[str, Array], most: int, sha
             squares[name].append((((part - expected) / pca.scale_)[at]) ** 2)
     errors = {name: np.array(found) for name, found in squares.items()}
     count = sum(found.shape[1] for found in errors.values())
-    if count < 2:
-        raise InputError(f"share={share} holds out {count} entries of all sites, too few to compare by; raise it")
     sums: Array = np.sum([found.sum(axis=1) for found in errors.values()], axis=0)
     products: Array = np.sum([found @ found.T for found in errors.values()], axis=0)
     mean = sums / count
@@ -200,6 +209,26 @@ def _held_out(estimator: FederatedPCA, rows: Mapping[str, Array], most: int, sha
         {"components": k, "error": float(e), "above_least": float(a)} for k, (e, a) in enumerate(zip(mean, above, strict=True))
     ]
     return Suggestion(int(np.flatnonzero(above <= 1)[0]), "held-out", table)
+
+
+def _check_left(hidden: Mapping[str, Any], left: Mapping[str, Array], share: float) -> None:
+    """Refuse to compare by too few hidden entries, or to predict from too few that are left."""
+    count = sum(int(at.sum()) for at in hidden.values())
+    if count < 2:
+        raise InputError(
+            f"a share of {share:g} hides {count} entries of all sites, too few to compare by; hide more, or give more rows"
+        )
+    held: Array = np.sum([at.sum(axis=0) for at in hidden.values()], axis=0)
+    rest: Array = np.sum([(~np.isnan(part)).sum(axis=0) for part in left.values()], axis=0)
+    lost, advice = (
+        np.flatnonzero((rest == 0) & (held > 0)),
+        "hide a smaller share, give more rows, or use method parallel or elbow",
+    )
+    if len(lost):
+        told = f"feature {lost[0]}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else "")
+        raise InputError(f"hiding a share of {share:g} of the entries leaves none of {told} to predict from; {advice}")
+    if np.all(rest < 2):
+        raise InputError(f"hiding a share of {share:g} of the entries leaves no feature with two of them; {advice}")
 
 
 def _parallel(estimator: FederatedPCA, rows: Mapping[str, Array], variances: Array, seed: int) -> Suggestion:

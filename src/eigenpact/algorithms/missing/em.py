@@ -71,7 +71,7 @@ from ..solution import Solution, State, cut_in_words
 from .climbing import Climb
 from .expected import EXPECTED, Expected, confirm
 from .first_space import FIRST_SPACE, first_space
-from .observed import ObservedSetup, holed_rows
+from .observed import FEW_DIGITS, ObservedSetup, holed_rows
 
 NO_NOISE = 1e-12
 """Noise below this share of the mean variance is none: the likelihood has no maximum."""
@@ -148,12 +148,16 @@ class EM:
 
 
 def _components(setup: ObservedSetup) -> int:
-    """The number of components, which must leave room for noise."""
+    """The number of components, which must leave room for noise; refused if nothing varies."""
     k, most = setup.n_components, int(np.sum(setup.seen > 0)) - 1
     if not isinstance(k, int) or k > most:
         raise InputError(
             f"n_components={k} with missing='em' must be a whole number between 1 and {most}, less than the features, so that "
             "noise is left; or use missing='mean'"
+        )
+    if np.all(setup.variances <= (FEW_DIGITS * setup.mean / setup.scale) ** 2):
+        raise InputError(
+            "all values of every feature are the same, so missing='em' finds neither components nor noise; give rows that vary"
         )
     return k
 

@@ -3,17 +3,19 @@
 Problem
     Entries x_j of all sites become (x_j - c_j) / s_j, cut to [-m, m] if a ``max_value`` m is given.  c_j and s_j are the pooled
     mean and standard deviation (n - 1 in the denominator, as scanpy's ``scale``), or the pooled median and 1.4826 times the
-    median size of deviations from it, which gross errors cannot move, or the distance of the pooled quartiles, as scikit-learn's
-    ``RobustScaler`` has it.  Of two entries around a median or quartile the lower one is taken.
+    median size of deviations from it, which gross errors cannot move; of two entries around such a median the lower one is taken.
+    Or they are the pooled median and the distance of the pooled quartiles, interpolated between two entries as numpy does it, and
+    so scikit-learn's ``RobustScaler``.
 
 Rounds
-    "standard": two, as in ``moments.py``.  "robust": one for counts, eight for medians, eight for deviations (``medians.py``).
-    "iqr": one for counts, eight for medians, eight for both quartiles (``quartiles.py``).  Then every site is told
-    centre and scale.
+    "standard": two, as in ``moments.py``.  "robust": one for counts, eight for medians, and up to five more where a column lies
+    far from zero for its spread, eight for deviations (``medians.py``).  "iqr": one for counts, eight to come near the medians,
+    eight for medians and quartiles (``quartiles.py``).  Then every site is told centre and scale.
 
 Leaves the site
     "standard": n_i and three vectors of length d, summed.  "robust": counts, d x 32 in each round, summed; the median they lead
-    to is an entry of some site, known to nine digits.  "iqr": the same, then d x 2 x 32; quartiles are entries, too.
+    to is an entry of some site, known to nine digits, or to all after more rounds.  "iqr": the same, then d x 6 x 32; they lead
+    to up to six entries of a column, two around each quartile.
 
 References
     F. A. Wolf, P. Angerer, F. J. Theis, "SCANPY", Genome Biol. 19 (2018): ``scale``.
@@ -31,9 +33,10 @@ from ...errors import InputError
 from ...numerics.linalg import Array
 from ...numerics.preparation import Step
 from ...runtime import Local, Reply, Site, Sum, local
-from ..medians import CENTRE_ROUNDS, count_parts, medians
+from ..medians import CENTRE_ROUNDS, centres, count_parts, medians
 from ..method import Part
 from ..parameters import check_choice, check_positive
+from ..robust.agreement import CONSTANT as NO_DEVIATION
 from ..robust.thresholds import NORMAL_MEDIAN
 from .keeping import keeping, names_for
 from .moments import observed_pairs, observed_sums, pooled_means, pooled_squares
@@ -64,8 +67,8 @@ class Scale:
     Parameters
     ----------
     by : "standard", "robust" or "iqr"
-        Mean and standard deviation (n - 1); or median and 1.4826 times the median deviation; or median and the distance of the
-        quartiles.
+        Mean and standard deviation (n - 1); or median and 1.4826 times the median deviation, of two middle entries the lower one;
+        or median and the distance of the quartiles, interpolated as by numpy and by scikit-learn's ``RobustScaler``.
     max_value : float, optional
         Cut what is larger in size, after scaling.
     center : bool
@@ -120,10 +123,11 @@ async def _standard() -> tuple[Array, Array]:
 
 async def _robust(by: By) -> tuple[Array, Array]:
     _, observed, _ = await pooled_means()
-    centre = await medians(observed, np.zeros(len(observed)), CENTRE_ROUNDS, deviations=False)
     if by == "iqr":
-        low, high = (await quartiles(observed, centre)).T
-        sizes = high - low
+        about = await medians(observed, np.zeros(len(observed)), CENTRE_ROUNDS, deviations=False)
+        low, middle, high = (await quartiles(observed, about)).T
+        centre, sizes = about + middle, high - low
     else:
+        centre = await centres(observed)
         sizes = await medians(observed, centre, CENTRE_ROUNDS, deviations=True) / NORMAL_MEDIAN
-    return centre, np.where(sizes > 1e-12 * np.abs(centre), sizes, 1.0)
+    return centre, np.where(sizes > NO_DEVIATION * np.abs(centre), sizes, 1.0)

@@ -9,14 +9,14 @@ Rounds
     1. Sum of sites, rows, and observed entries by feature.
     2. The medians, five binary digits a round: with their bits read as whole numbers, floating-point numbers keep their order.
        Every site counts by feature how many of its entries begin with the digits found so far, by the next five digits (d x 32).
-       The sums tell in which of the 32 parts the median lies.  Eight rounds for the centre (28 bits after the first), four for
-       deviations.
+       The sums tell in which of the 32 parts the median lies.  Eight rounds for the centre, up to five more where a feature lies
+       far from zero for its spread (``medians.py``); four for deviations.
     3. The median size of all entries that are not zero, in the same way: three rounds of 32 counts.
     Then every site is told centre and scale once, and keeps them.
 
 Leaves the site
     Counts, all summed: n_i, observed entries by feature, and d x 32 counts in each of the rounds of 2.  The median they lead to
-    is an entry of some site, known to nine digits; whoever sees single replies learns whose it is.
+    is an entry of some site, known to nine digits or, after more rounds, to all; whoever sees single replies learns whose it is.
 
 References
     P. J. Rousseeuw, C. Croux, "Alternatives to the median absolute deviation", J. Am. Stat. Assoc. 88 (1993), on robust scales.
@@ -35,10 +35,10 @@ from ...numerics.blocks import blocks
 from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, Sum, local
 from ..medians import (
-    CENTRE_ROUNDS,
     DIGITS,
     PARTS,
     SCALE_ROUNDS,
+    centres,
     check_path,
     count_parts,
     keys_of,
@@ -46,6 +46,7 @@ from ..medians import (
     medians,
     part_of,
     shift_of,
+    untold_of,
     values_of,
 )
 from ..method import Part
@@ -57,6 +58,9 @@ Scale = Literal["robust"] | None
 Rank = Literal["exact", "upper"]
 
 SIZE_ROUNDS = 3
+
+CONSTANT = 1e-14
+"""A median deviation below this share of the median is rounding: the feature is constant."""
 
 SIZES = "path of sizes"
 """The name under which a site keeps how far the digits of the typical size are found."""
@@ -184,10 +188,10 @@ async def agree_robustly(problem: RobustProblem) -> RobustSetup:
         raise InputError(f"feature {empty} is missing in every row of every site; leave it out")
     centre, scale = np.zeros(d), np.ones(d)
     if problem.center == "pooled":
-        centre = await medians(observed, centre, CENTRE_ROUNDS, deviations=False)
+        centre = await centres(observed)
     if problem.scale == "robust":
         scale = await medians(observed, centre, SCALE_ROUNDS, deviations=True) / NORMAL_MEDIAN
-        scale = np.where(scale > 1e-12 * np.abs(centre), scale, 1.0)
+        scale = np.where(scale > CONSTANT * np.abs(centre), scale, 1.0)
     await Local(keep_medians, centre, scale)
     size = await _typical_size() / NORMAL_MEDIAN
     return RobustSetup(int(n_sites), int(n), d, bool(n_single == n_sites), observed, centre, scale, size, problem)
@@ -209,7 +213,7 @@ async def _typical_size() -> float:
         counts = await Sum(count_sizes, prefix, np.int64(step))
         if step == 0:
             wanted[0], held[0] = (counts.sum() + 1) // 2, counts.sum()
-        part, wanted, held = part_of(counts[None, :], wanted, held)
+        part, wanted, held = part_of(counts[None, :], wanted, held, untold_of(prefix, step))
         prefix = (prefix << np.uint64(DIGITS)) + part.astype(np.uint64)
     return float(values_of(prefix, SIZE_ROUNDS)[0]) if counts.sum() else 0.0
 

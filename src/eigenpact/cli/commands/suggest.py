@@ -88,7 +88,7 @@ def command(
     read = read_together(files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), descriptions, **chosen)
     if not quiet and not read.report.nothing_changed:
         tell(stderr(), "\n".join(read.report.lines()), "yellow")
-    tried = _as_many_as_there_are(read, method) if most is None else most
+    tried = _tried(read, method, most)
     options: dict[str, Any] = preprocessing(center, scale) | {"share": share, "random_state": seed, "max_components": tried}
     with shown_status(stderr(), f"trying up to {tried} components", quiet=quiet):
         found = suggest_components(read.held, method=method.value, **options)
@@ -120,11 +120,16 @@ def _check_outputs(picture: Path | None, json_file: Path | None, overwrite: bool
         check_picture(picture, overwrite=overwrite)
 
 
-def _as_many_as_there_are(read: Read, method: Method) -> int:
-    """The number to try up to where none was given."""
+def _tried(read: Read, method: Method, most: int | None) -> int:
+    """The number to try up to: the one given, if there are as many."""
     rows, d = sum(int(X.shape[0]) for X in read.held.values()), int(next(iter(read.held.values())).shape[1])
     least = 1 if method is Method.held_out else 0
-    return max(1, min(MOST, d - least, rows - least))
+    there = min(d, rows) - least
+    if there < (2 if method is Method.elbow else 1):
+        raise InputError(f"--method {method.value} needs at least two rows and two features; there are {rows} and {d}")
+    if most is not None and most > there:
+        raise InputError(f"--max {most} is more than {there}, which {rows} rows of {d} features allow; give fewer")
+    return min(MOST, there) if most is None else most
 
 
 def _report(found: Suggestion, sites: int) -> None:

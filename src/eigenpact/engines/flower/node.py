@@ -6,7 +6,9 @@ end waits for its threads, and leaves it to the processes that it has started to
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 from flwr.supernode import start_client_internal
@@ -22,11 +24,17 @@ def main() -> None:
     keep_from_children()
     with unwinding(f"site {site}"):
         vars(start_client_internal)["register_signal_handlers"] = _none  # ours are there already
+        vars(start_client_internal)["subprocess"] = SimpleNamespace(Popen=_apart)
         flower_supernode()
 
 
 def _none(*_: Any, **__: Any) -> None:
     """In place of Flower's handlers."""
+
+
+def _apart(command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a process that a terminal's Ctrl-C does not reach: this one ends it, in order, where it would print where it was."""
+    return subprocess.Popen(command, start_new_session=True)
 
 
 if __name__ == "__main__":
