@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,8 @@ EIGENPACT = Path(sys.executable).with_name("eigenpact")
 def start(*words: str, cwd: Path) -> subprocess.Popen[str]:
     one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([EIGENPACT, *words], cwd=cwd, env=os.environ | one, text=True, **streams)
+    heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # where tests run in the background of a script, it is ignored
+    return subprocess.Popen([EIGENPACT, *words], cwd=cwd, env=os.environ | one, text=True, preexec_fn=heeded, **streams)
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path):

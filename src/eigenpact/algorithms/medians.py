@@ -54,7 +54,8 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
     """By feature, how many observed entries (or their ``deviations``) have this prefix, by the next five binary digits."""
     d = len(centre)
     path, rounds = (DEVIATIONS, CENTRE_ROUNDS + 1) if bool(deviations) else (ENTRIES, ALL_ROUNDS)
-    check_path(site.kept.get(path), prefix, int(step), rounds=rounds)
+    last = site.kept.get(DEVIATIONS) if bool(deviations) else site.kept.get(ENTRIES)
+    check_path(last, prefix, int(step), rounds=rounds)
     digits = np.uint64(digits_of(int(step)))
     counts = np.zeros(d * PARTS, dtype=np.int64)
     for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):

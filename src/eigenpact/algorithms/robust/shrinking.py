@@ -153,7 +153,7 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     inside = np.zeros(d, dtype=np.int64)
     for where, M, observed in entries_of(site):
         M -= shift
-        factor = np.maximum(1.0, START * typical_sizes(M, observed) / tau)
+        factor = np.maximum(1.0, START * typical_sizes(M, observed) / (tau or 1.0))  # 0 where no entry differs from its median
         whole = M.copy()
         M /= factor
         inside += np.sum(np.abs(M) <= tau, axis=0)
