@@ -279,6 +279,19 @@ def test_check_names_what_is_wrong(kits: Path, run: Callable[..., Any], tmp_path
     assert message in told
 
 
+def test_check_repeats_what_nobody_has_decided(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    described = tmp_path / "south.csv.toml"
+    described.write_text("# DECIDE: column 2: -9 occurs 1 times\nmissing = []\n")
+    (kits / "south" / "site.toml").write_text(f'data = "{tmp_path / "south.csv"}"\n')
+    result = run("site", "check", kits / "south" / "site.toml")
+    assert result.exit_code == 0, result.output
+    assert "DECIDE: column 2: -9 occurs 1 times" in result.stdout
+    assert "decide, and delete the remarks in south.csv.toml" in result.stdout
+    assert "features     look" in result.stdout
+    described.write_text("missing = []\n")
+    assert "features     ok" in run("site", "check", kits / "south" / "site.toml").stdout
+
+
 def test_check_suggests_a_description(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
     text = (tmp_path / "north.csv").read_text()
     data = kits / "north" / "patients.csv"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...data.description import description_of
 from ...data.site_rows import compared_with
 from ...data.suggestion import examine
 from ...data.weighing import weighed
@@ -21,7 +22,7 @@ from .. import tables
 from ..consoles import harmless, stdout, tell
 from ..kits import find_kit
 from ..site_settings import ALL_SOLVERS, SHIPPED, SiteFile, read_policy
-from .describe import told
+from .describe import told, undecided
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -66,13 +67,19 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
         text, good = str(error), False
     except KeyError as missing:
         text, good = f"cannot be checked without {missing.args[0]}", False
-    mark = ("partly" if isinstance(text, Partly) else "ok") if good else "NO"
+    mark = ("partly" if isinstance(text, Partly) else "look" if isinstance(text, Undecided) else "ok") if good else "NO"
     table.add_row(what, mark, harmless(text, keep="\n"))
     return good
 
 
 class Partly(str):
     """What was found, where it lets a site take part in some runs only."""
+
+    __slots__ = ()
+
+
+class Undecided(str):
+    """What was found, where the table's owner has something to decide yet."""
 
     __slots__ = ()
 
@@ -103,7 +110,10 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     check_holes(site.data, holes, fills=rules is not None and rules.fill_missing, weighted=table.weights is not None)
     if lacking or holes:
         return Partly(f"{partly_told(lacking, holes, genotypes=table.variants is not None)}{notes}")
-    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+    told = f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+    asked = undecided(said) if (said := site.description or description_of(site.data)[1]) else []
+    remarks = "".join(f"\n{remark}" for remark in asked)
+    return Undecided(f"{told}{remarks}\ndecide, and delete the remarks in {said.name}") if said and asked else told
 
 
 def partly_told(lacking: str, holes: str, *, genotypes: bool = False) -> str:
