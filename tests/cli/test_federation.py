@@ -65,8 +65,7 @@ def kits(made: Path, tmp_path: Path) -> Path:
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
     """Commands that would have taken this process over."""
     became: list[tuple[list[str], dict[str, str]]] = []
-    for module in (site, coordinator):
-        monkeypatch.setattr(module, "become", lambda command, environment: became.append((command, environment)))
+    monkeypatch.setattr(site, "become", lambda command, environment: became.append((command, environment)))
     return became
 
 

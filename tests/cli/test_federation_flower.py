@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.cli.commands import coordinator, site
+from eigenpact.cli.commands import site
 from eigenpact.engines.federation.sites import SiteFacts
 from eigenpact.engines.flower.app import SETTINGS
 from eigenpact.engines.flower.engine import free_port
@@ -40,8 +40,7 @@ def kits(run: Callable[..., Any], tmp_path: Path) -> Path:
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
     """Commands that would have taken this process over."""
     became: list[tuple[list[str], dict[str, str]]] = []
-    for module in (site, coordinator):
-        monkeypatch.setattr(module, "become", lambda command, environment: became.append((command, environment)))
+    monkeypatch.setattr(site, "become", lambda command, environment: became.append((command, environment)))
     return became
 
 
@@ -134,7 +133,7 @@ def test_coordinator_start_says_that_a_proxy_is_needed(
     def served(_: FlowerKit) -> Iterator[Any]:
         yield SimpleNamespace(wait=lambda: 0)
 
-    monkeypatch.setattr(coordinator, "serving", served)
+    monkeypatch.setattr("eigenpact.engines.flower.engine.serving", served)
     port = free_port()
     for host in ("localhost", "pca.example.org"):
         (tmp_path / "c.toml").write_text(CONSORTIUM.format(port=port).replace("localhost", host) + 'engine = "flower"\n')

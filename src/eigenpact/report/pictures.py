@@ -162,7 +162,7 @@ def draw_points(ax: Axes, parts: Mapping[str, Array], *, rasterized: bool = Fals
     for i, (site, points) in enumerate(parts.items()):
         colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
         label = site if i < MOST_NAMED else None
-        looks = {"s": size, "color": colour, "marker": marker, "linewidths": 0, "alpha": alpha, "label": label}
+        looks: dict[str, Any] = {"s": size, "color": colour, "marker": marker, "linewidths": 0, "alpha": alpha, "label": label}
         ax.scatter(points[:, 0], points[:, 1], rasterized=rasterized, **looks)
     if len(parts) > 1:
         title = "site" if len(parts) <= MOST_NAMED else f"site, {MOST_NAMED} of {len(parts)}"

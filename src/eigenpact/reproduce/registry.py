@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ def small_problems(paper: str) -> dict[str, Any]:
 
 
 def _read(paper: str, file: str) -> dict[str, Any]:
+    from importlib import resources  # which takes as long to import as all else that names of tables and figures need
+
     with resources.files(__package__).joinpath(paper, file).open("rb") as stream:
         return tomllib.load(stream)
 

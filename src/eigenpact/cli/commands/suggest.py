@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engines.ranks import Alone
 from ...errors import InputError
-from ...report.suggesting import Suggestion, suggest_components
-from ...storage import write_json
-from .. import tables
 from ..consoles import stderr, stdout, tell
 from ..options import (
     Center,
@@ -28,9 +24,10 @@ from ..options import (
     Seed,
     preprocessing,
 )  # fmt: skip
-from ..outputs import check_json, check_picture
-from ..progress import shown_status
-from ..site_files import Read, parse_descriptions, read_together
+
+if TYPE_CHECKING:
+    from ...report.suggesting import Suggestion
+    from ..site_files import Read
 
 MOST = 10
 
@@ -82,6 +79,12 @@ def command(
 
     Exit code: 0, also if no component is suggested; 2 error.
     """
+    from ...engines.ranks import Alone
+    from ...report.suggesting import suggest_components
+    from ...storage import write_json
+    from ..progress import shown_status
+    from ..site_files import parse_descriptions, read_together
+
     _check(method, most, share, center)
     descriptions = parse_descriptions(describe)
     chosen: dict[str, Any] = {"missing": True, "features": str(features), "quiet": quiet}
@@ -115,6 +118,8 @@ def _check(method: Method, most: int | None, share: float, center: Center) -> No
 
 
 def _check_outputs(picture: Path | None, json_file: Path | None, overwrite: bool) -> None:
+    from ..outputs import check_json, check_picture
+
     check_json(json_file, overwrite=overwrite)
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
@@ -134,6 +139,8 @@ def _tried(read: Read, method: Method, most: int | None) -> int:
 
 def _report(found: Suggestion, sites: int) -> None:
     """The table, and what follows from it."""
+    from .. import tables
+
     table = tables.compact(f"Components of {sites} site{'s' * (sites > 1)}, by {found.method}")
     for name in found.table[0]:
         table.add_column(WORDS[name], justify="right")
