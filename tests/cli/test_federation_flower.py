@@ -150,3 +150,17 @@ def test_an_expired_or_foreign_site_does_not_start(kits: Path, run: Callable[...
     assert result.exit_code == 2
     assert "does not belong to site.pub" in " ".join(result.stdout.split())
     assert taken_over == []
+
+
+def test_a_second_description_does_not_change_what_a_node_answers_by(
+    run: Callable[..., Any], refused: Callable[..., str], tmp_path: Path
+) -> None:
+    words = ("site", "describe", "north", "--data", "north.csv", "-o", "north.json")
+    assert run(*words).exit_code == 0
+    before = (tmp_path / "north.json").read_bytes()
+    (tmp_path / "other.toml").write_text('solvers = ["gram"]\n')
+    told = refused(*words, "--policy", "other.toml")
+    assert "stop the node first and give --overwrite" in " ".join(told.split())
+    assert (tmp_path / "north.json").read_bytes() == before
+    assert run(*words, "--policy", "other.toml", "--overwrite").exit_code == 0
+    assert (tmp_path / "north.json").read_bytes() != before

@@ -127,8 +127,8 @@ def _load(name: str) -> click.Command:
     if not hasattr(module, "app"):
         return _made(name, module.command, command.example)
     group = Parts(name=name, help=module.app.info.help, no_args_is_help=True, context_settings=WIDE)
-    own = {info.name: partial(_from, info) for info in module.app.registered_commands}
-    group.makers = own | {inner: partial(_part, inner, part) for inner, part in command.more}
+    group.makers = {str(info.name): partial(_from, info) for info in module.app.registered_commands}
+    group.makers |= {inner: partial(_part, inner, part) for inner, part in command.more}
     return group
 
 

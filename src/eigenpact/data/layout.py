@@ -132,6 +132,7 @@ def arrange(
     """The layout of a table whose columns have names; ``ids`` is the column that looks like one of row names."""
     own = tuple(header)
     agreed = [description.rename.get(name, name) for name in own]
+    description = description.narrowed(agreed)
     where = {name: j for j, name in enumerate(agreed)}
     _check_names(own, agreed, description, problems, more.get("line", 1))
     more.pop("line", None)

@@ -38,7 +38,7 @@ def may_number(name: str) -> bool:
 
 def numberings(table: Table, said: Description) -> list[str]:
     """A note for every feature that seems to number the rows, by its name or its numbers, unless the description asks for it."""
-    X, asked = table.X, (*(said.columns or ()), *said.units)
+    X, asked = table.X, (*(said.columns or ()), *said.units, *(said.wanted or ()))
     if table.variants is not None or sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse):
         return []
     rows = np.asarray(X[: min(ROWS, max(FEWEST, ENTRIES // X.shape[1]))])

@@ -288,7 +288,7 @@ def as_toml(said: Description, heads: Sequence[str] = ()) -> str:
     "a b" = "c"
     """
     lines, tables = [f"# {_harmless(head)}" for head in heads], list[str]()
-    for each in fields(said):
+    for each in (each for each in fields(said) if each.name != "wanted"):
         value = getattr(said, each.name)
         if value is None or (not isinstance(value, bool | str) and not value and each.name != "columns"):
             continue

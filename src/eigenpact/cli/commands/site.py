@@ -128,6 +128,7 @@ def describe(
     ledger: Annotated[
         Path | None, typer.Option(help="This site's own ledger; by default beside the output, by its name.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what a node that was stopped answered by.")] = False,
 ) -> None:
     """Describe a site for a Flower SuperNode that it runs already: its NAME, its table, and what it allows.  Nothing is sent.
 
@@ -135,7 +136,7 @@ def describe(
     """
     from ...data.description import Description
     from ...data.readers import read_table
-    from ...data.site_rows import compared_with
+    from ...data.site_rows import compared_with, read_agreed
     from ...data.weighing import weighed
     from ...engines.federation.identities import public_of
     from ...engines.federation.kits import NAME
@@ -150,9 +151,15 @@ def describe(
 
     if not NAME.fullmatch(name) or name == "coordinator":
         raise InputError(f"name {name!r} must be letters, digits, - or _, and not 'coordinator'")
-    table = read_table(data, None if describe is None else Description.read(describe))
-    columns = table.feature_names or table.X.shape[1]
-    agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
+    if output.exists() and not overwrite:
+        raise FileError(
+            f"{output} exists already, and a SuperNode that was started with it answers by it: stop the node first and give "
+            "--overwrite, or write another file"
+        )
+    said = None if describe is None else Description.read(describe)
+    named = None if features is None else tuple(column.strip() for column in features.split(","))
+    table = read_table(data, said) if named is None else read_agreed(data, said, named)
+    agreed = named or table.feature_names or table.X.shape[1]
     X, lacking = compared_with(name, table, agreed, missing=True)
     rules = read_policy(policy)
     rules.load()
@@ -160,8 +167,9 @@ def describe(
     check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing, weighted=table.weights is not None)
     check_rows(weighed(X, table), rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
-    said = describe.absolute() if describe else None
-    facts = site_settings.describe(name, data.absolute(), agreed, rules, written, description=said)
+    facts = site_settings.describe(
+        name, data.absolute(), agreed, rules, written, description=describe.absolute() if describe else None
+    )
     facts.pinned().write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     line = f'{name} = "{public_of(own_from(SiteLedger(written).secret()))}"'
@@ -183,8 +191,7 @@ def transform(
     KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
     """
     from ...data.description import Description
-    from ...data.readers import read_table
-    from ...data.site_rows import compared_with
+    from ...data.site_rows import compared_with, read_agreed
     from ...estimators.model_files import load_model
     from ..kits import find_kit
     from ..scoring import check_target, write_scores
@@ -197,7 +204,7 @@ def transform(
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
     features = owned.federation.features
-    table = read_table(file, None if said is None else Description.read(said))
+    table = read_agreed(file, None if said is None else Description.read(said), features)
     X, lacking = compared_with(owned.party, table, features, missing=pca.fills_holes)
     if lacking and not pca.fills_holes and not any(step.kind == "features" for step in pca.preparation_):
         raise InputError(f"{file} {lacking}, and the model is of sites that have all of them; add them")

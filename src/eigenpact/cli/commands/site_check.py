@@ -106,7 +106,7 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
 
     kit = found["a kit"]
     try:
-        table, rules = site.table(), _rules(site, kit)
+        table, rules = site.table(kit.federation.features), _rules(site, kit)
         X, lacking = compared_with(kit.party, table, kit.federation.features, missing=True)
         check_lacking(site.data, lacking, compares=rules is not None and rules.compare_columns)
     except EigenpactError:

@@ -11,14 +11,19 @@ import typer
 from ...errors import InputError
 from ..consoles import stderr, stdout, tell
 from ..options import (
+    By,
     Center,
     CenterOption,
+    ColumnOptions,
     Describe,
+    Drop,
     Features,
     FeaturesOption,
     Files,
     JsonFile,
     NoProgress,
+    Prepare,
+    RowNames,
     Scale,
     ScaleOption,
     Seed,
@@ -63,8 +68,12 @@ def command(
     share: Annotated[float, typer.Option(help="Of each site's entries that held-out hides.")] = 0.1,
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     seed: Seed = 0,
     describe: Describe = None,
+    row_names: RowNames = None,
+    drop: Drop = None,
+    by: By = None,
     features: FeaturesOption = Features.strict,
     picture: Annotated[Path | None, typer.Option(help="Draw the table: .png, .pdf or .svg.")] = None,
     json_file: JsonFile = None,
@@ -80,22 +89,29 @@ def command(
     Exit code: 0, also if no component is suggested; 2 error.
     """
     from ...engines.ranks import Alone
+    from ...estimators.pca import FederatedPCA
+    from ...estimators.preparers import parse_preparer
     from ...report.suggesting import suggest_components
     from ...storage import write_json
     from ..progress import shown_status
     from ..site_files import parse_descriptions, read_together
 
     _check(method, most, share, center)
-    descriptions = parse_descriptions(describe)
+    pca = FederatedPCA(1, prepare=tuple(parse_preparer(text) for text in prepare or ()))
+    columns = ColumnOptions(row_names, tuple(drop or ()), by)
     chosen: dict[str, Any] = {"missing": True, "features": str(features), "quiet": quiet}
-    read = read_together(files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), descriptions, **chosen)
+    read = read_together(
+        files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), parse_descriptions(describe), None, columns,
+        **chosen,
+    )  # fmt: skip
     if not quiet and not read.report.nothing_changed:
         tell(stderr(), "\n".join(read.report.lines()), "yellow")
     tried = _tried(read, method, most)
     options: dict[str, Any] = preprocessing(center, scale) | {"share": share, "random_state": seed, "max_components": tried}
+    options["prepare"] = pca.preparers(read.names)
     with shown_status(stderr(), f"trying up to {tried} components", quiet=quiet):
         found = suggest_components(read.held, method=method.value, **options)
-    _report(found, len(files))
+    _report(found, len(read.held))
     if json_file is not None:
         write_json(json_file, {"n_components": found.n_components, "method": found.method, "table": found.table})
         tell(stdout(), f"The numbers are in {json_file}")
