@@ -35,10 +35,11 @@ LIKELY_MISSING = (
 """Cells that often stand for a missing number, but may mean something else; small letters."""
 
 DATE = re.compile(
-    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d\d|\d{4})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .-]+\d{4}"
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{4}[-/](?:0?[1-9]|1[0-2])"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.](?:\d\d|\d{4})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .-]+\d{4}"
     r"|[A-Za-z]{3,9} \d{1,2},? \d{4})(?:[ T]\d{1,2}:\d\d.*)?"
 )
-"""A day, perhaps with a time, as people and programs write it."""
+"""A day, perhaps with a time, or a month, as people and programs write it."""
 
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
 
