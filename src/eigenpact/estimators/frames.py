@@ -53,9 +53,9 @@ def split_off_sites(X: Any, sites: Any) -> tuple[Any, Any]:
 def warn_of_doubtful(names: Sequence[str] | None, parts: Iterable[Any], stacklevel: int) -> None:
     """Warn of columns (of tables n_i x d with these names) that number the rows, or hold days written as numbers."""
     doubts: dict[str, str] = {}
-    for X in parts if names is not None else ():
-        if not isinstance(X, np.ndarray):
-            continue
+    if names is None:
+        return
+    for X in (part for part in parts if isinstance(part, np.ndarray)):
         rows = X[: min(ROWS, max(FEWEST, ENTRIES // X.shape[1]))]
         for j in np.flatnonzero(are_consecutive(rows)).tolist():
             doubts[str(names[j])] = "holds whole numbers one after the other; if they number the rows, make it the index"

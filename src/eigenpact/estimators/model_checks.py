@@ -80,12 +80,14 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})
     if wrong:
         return f"of the parameters, {wrong}"
-    some = {"prepare": list[str]} | OPTIONAL
+    some = {"prepare": list[str], "whiten": bool} | OPTIONAL
     wrong = misfit(facts["parameters"], {name: form for name, form in some.items() if name in facts["parameters"]})
     if wrong:
         return f"of the parameters, {wrong}"
     if facts.get("format_version") == 1 and PREPARATION in facts:
         return f"{PREPARATION!r} is there, which version 1 does not have"
+    if facts.get("format_version") in (1, 2) and facts["parameters"].get("whiten"):
+        return "scores are whitened, which versions 1 and 2 do not have"
     wrong = _wrong_steps(facts.get(PREPARATION, [])) or _wrong_report(facts.get(FEATURES))
     if wrong:
         return wrong

@@ -92,7 +92,6 @@ def command(
     from ...estimators.pca import FederatedPCA
     from ...estimators.preparers import parse_preparer
     from ...report.suggesting import suggest_components
-    from ...storage import write_json
     from ..progress import shown_status
     from ..site_files import parse_descriptions, read_together
 
@@ -112,6 +111,13 @@ def command(
     with shown_status(stderr(), f"trying up to {tried} components", quiet=quiet):
         found = suggest_components(read.held, method=method.value, **options)
     _report(found, len(read.held))
+    _write(found, picture, json_file)
+
+
+def _write(found: Suggestion, picture: Path | None, json_file: Path | None) -> None:
+    """The files that were asked for."""
+    from ...storage import write_json
+
     if json_file is not None:
         write_json(json_file, {"n_components": found.n_components, "method": found.method, "table": found.table})
         tell(stdout(), f"The numbers are in {json_file}")
