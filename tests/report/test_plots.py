@@ -128,6 +128,9 @@ def test_families_without_a_total_variance(make):
     fitted = make.fit(rows)
     name = next(iter(rows))
     assert ep.plot.scores(fitted, rows[name]).get_xlabel() == "score on PC1"
+    if not any(record.kkt is not None for record in fitted.history_):
+        with pytest.raises(InputError, match="draw traffic; what its rounds tell instead is in history_"):
+            ep.plot.convergence(fitted)
     with pytest.raises(InputError, match=r"has no shares of variance to draw; ep\.plot\.loadings"):
         ep.plot.scree(fitted)
 

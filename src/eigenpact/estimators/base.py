@@ -77,7 +77,14 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         here: dict[str, Any] = {}
         if held is None:
             X, sites = (X, sites) if X is None or is_several_sites(X) else split_off_sites(X, sites)
-            held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+            try:
+                held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+            except InputError as error:
+                if sample_weight is None or "only finite numbers are allowed" not in str(error):
+                    raise
+                raise InputError(
+                    f"{error}; rows of weight 0 must be finite, too: leave them out of X and sample_weight"
+                ) from error
             held = self._weighed(held, X, sites, sample_weight)
         elif sample_weight is not None:
             raise InputError("sample_weight does not go with a dask array or DataFrame; give numpy tables, one per site")

@@ -43,6 +43,7 @@ from .model_checks import (
     names_of_steps,
     wrong_arrays,
     wrong_facts,
+    wrong_total,
 )
 from .pca import FederatedPCA
 from .remembered import Remembered
@@ -124,6 +125,9 @@ def model_of(manifest: Mapping[str, Any], arrays: Mapping[str, Any], steps: tupl
     pca.features_report_ = alike if told is None else FeaturesReport.from_dict(told)
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
         raise InputError(f"features were dropped that are none of {pca.n_features_in_}")
+    wrong = wrong_total(pca.weight_sum_, pca.explained_variance_, pca.singular_values_)
+    if wrong:
+        raise InputError(wrong)
     names = manifest["feature_names"]
     if names is not None:
         if len(names) != pca.n_features_in_:

@@ -109,7 +109,9 @@ def convergence(pca: Any, ax: Axes | None = None) -> Axes:
         if known:
             curves[str(name) or getattr(each, "solver_", "") or "residual"] = [r for r, _ in known], [kkt for _, kkt in known]
     if not curves:
-        raise InputError("no round has a residual: the solver computes none; draw traffic, or fit with solver='krylov'")
+        joint = all(type(each).__name__ == "FederatedPCA" for each in (pca.values() if isinstance(pca, Mapping) else [pca]))
+        advice = ", or fit with solver='krylov'" if joint else "; what its rounds tell instead is in history_"
+        raise InputError(f"no round has a residual: the solver computes none; draw traffic{advice}")
     draw_residuals(ax, curves)
     rounds_axis(ax)
     ax.legend(frameon=False)
