@@ -15,6 +15,7 @@ from benchmarks.table import Row
 
 EIGENPACT = str(Path(sys.executable).with_name("eigenpact"))
 NOTHING = [sys.executable, "-c", "pass"]
+TYPER = [sys.executable, "-c", "import typer"]
 TURNS = {"small": 9, "paper": 25}
 
 
@@ -32,9 +33,9 @@ BARS = {
 def rows(size: str) -> Iterator[Row]:
     """Measure and yield a row at a time; ``size`` is "small" or "paper".  Commands of one bar but the quickest share a row."""
     bars = {word: bar for bar, words in BARS.items() for word in words}
-    commands = [NOTHING, *([EIGENPACT, *word.split()] for word in bars)]
+    commands = [NOTHING, TYPER, *([EIGENPACT, *word.split()] for word in bars)]
     turns = [[_seconds(command) for command in commands] for _ in range(TURNS[size])]
-    nothing, *taken = (min(turn) for turn in zip(*turns, strict=True))
+    nothing, typer, *taken = (min(turn) for turn in zip(*turns, strict=True))
     ratios = {word: seconds / nothing for word, seconds in zip(bars, taken, strict=True)}
     for word in BARS[6]:
         told = f"{ratios[word]:.1f} times ({1000 * ratios[word] * nothing:.0f} ms and {1000 * nothing:.0f} ms)"
@@ -42,7 +43,10 @@ def rows(size: str) -> Iterator[Row]:
     slowest = sorted(BARS[8], key=lambda word: -ratios[word])
     what = f"help and misspelt options of {len(slowest)} commands: processor time"
     told = f"{ratios[slowest[-1]]:.1f} to {ratios[slowest[0]]:.1f} times; the longest is eigenpact {slowest[0]}"
-    yield Row(what, "<= 8 times python -c pass", told, ratios[slowest[0]] <= 8)
+    met = ratios[slowest[0]] <= 8
+    yield Row(
+        what, "<= 8 times python -c pass", told, met, "" if met else f"importing typer takes {typer / nothing:.1f} of these"
+    )
 
 
 def _seconds(command: list[str]) -> float:

@@ -107,6 +107,7 @@ class Parts(TyperGroup):
     """The commands of a group, each made when it is called: to read their options takes longer than most words need."""
 
     makers: dict[str, Callable[[], click.Command]]
+    summaries: dict[str, str]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (as click has it)
         """Their names; none is made."""
@@ -119,6 +120,11 @@ class Parts(TyperGroup):
                 self.commands[name] = self.makers[name]()
         return self.commands.get(cmd_name)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (as click has it)
+        """The list of them in the group's help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries.items()))
+
 
 def _load(name: str) -> click.Command:
     """Import a subcommand, or a group of them."""
@@ -129,7 +135,14 @@ def _load(name: str) -> click.Command:
     group = Parts(name=name, help=module.app.info.help, no_args_is_help=True, context_settings=WIDE)
     group.makers = {str(info.name): partial(_from, info) for info in module.app.registered_commands}
     group.makers |= {inner: partial(_part, inner, part) for inner, part in command.more}
+    group.summaries = {str(info.name): _first_sentence(info.callback.__doc__) for info in module.app.registered_commands}
+    group.summaries |= {inner: part.summary for inner, part in command.more}
     return group
+
+
+def _first_sentence(text: str) -> str:
+    """What a function's text begins with, up to its first full stop or its first empty line."""
+    return " ".join(re.split(r"(?<=\.)\s|\n\s*\n", text.strip(), maxsplit=1)[0].split())
 
 
 def _module(command: Command) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -95,7 +94,8 @@ def small_problems(paper: str) -> dict[str, Any]:
 
 
 def _read(paper: str, file: str) -> dict[str, Any]:
-    from importlib import resources  # which takes as long to import as all else that names of tables and figures need
+    import tomllib  # both take as long to import as all else that names of tables and figures need
+    from importlib import resources
 
     with resources.files(__package__).joinpath(paper, file).open("rb") as stream:
         return tomllib.load(stream)
