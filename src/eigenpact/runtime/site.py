@@ -172,7 +172,7 @@ class SiteServer:
         if isinstance(X, Entrusted):
             X, purse = X.rows, X.purse
         self.name = name
-        self.n_features = int(X.shape[1])
+        self.n_features, self.n_entries = int(X.shape[1]), int(getattr(X, "nnz", X.shape[0] * X.shape[1]))
         self._X, self._seen = X, SeenRows(X)
         self._features = features
         self._neighbours = neighbours
