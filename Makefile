@@ -21,12 +21,12 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/demo.stamp: pyproject.toml
+$(VENV)/demo.stamp: pyproject.toml src/eigenpact/release.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml
+$(VENV)/test.stamp: pyproject.toml src/eigenpact/release.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cells,dask,export,flower,genotypes,mpi,nvflare,pandas,private,test,zarr]'
 	@touch $@ $(VENV)/demo.stamp
