@@ -1,9 +1,9 @@
 """Sites that are elsewhere: requests and replies as bytes, and what happens when they are late, lost, repeated or damaged.
 
 Every engine whose sites answer by message uses the same two ends.  At the site, :class:`SiteEndpoint` (``endpoint.py``) turns
-bytes into bytes.  At the coordinator, :class:`MailConnection` sends over a :class:`Post`, waits at most ``round_timeout``, matches
-replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops a site that stays silent.
-A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
+bytes into bytes.  At the coordinator, :class:`MailConnection` sends over a :class:`Post`, waits at most ``round_timeout``,
+matches replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops a site that stays
+silent.  A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
 
 What a letter looks like, and how it is signed where parties have keys, is told in ``letters.py``; which protocol it is of, in
 ``protocol.py``.

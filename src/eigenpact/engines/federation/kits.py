@@ -277,8 +277,8 @@ def read_kit(folder: str | Path | PartyKit, kind: str | tuple[str, ...], *engine
         raise InputError(f"{folder} is a kit for engine {engine!r}; give one that was made for {wanted}")
     if written > FORMAT:
         raise InputError(
-            f"{folder} is a kit of format {written}, which a later release of eigenpact made; this is {__version__}, which reads up "
-            f"to {FORMAT}: upgrade eigenpact here"
+            f"{folder} is a kit of format {written}, which a later release of eigenpact made; this is {__version__}, which reads "
+            f"up to {FORMAT}: upgrade eigenpact here"
         )
     if written < made_for.oldest:
         raise InputError(
