@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import eigenpact as ep
 from eigenpact.errors import PolicyError, ProtocolError, WireError
-from eigenpact.runtime import MailConnection, SiteEndpoint, SiteServer, protocol, wire
+from eigenpact.runtime import MailConnection, Request, SiteEndpoint, SiteServer, protocol, wire
 from eigenpact.runtime.letters import CHECKSUM, PREFIX, Letter, checksum, hello, unseal
 from eigenpact.runtime.protocol import NEWEST, OLDEST, UNNAMED, Speaker, agree, named
 from tests.runtime.test_mail import LoopPost
@@ -103,6 +103,24 @@ def test_sites_that_have_no_protocol_in_common_with_each_other(monkeypatch: pyte
     alone = connected({"B": ends["B"]})
     assert alone.protocol == NEWEST
     assert alone.speakers() == {"B": Speaker("site 'B'", "0.3.0", 2, 3)}
+
+
+def test_a_site_that_comes_back_with_another_release_changes_what_the_run_speaks() -> None:
+    """Whether it upgraded in mid-run or went back; requests of the next epoch say so, or name no protocol at all."""
+    behind, post = Changed({"protocol": 1, "release": "0.1.0"}), LoopPost({})
+    ahead = SiteEndpoint(SiteServer("A", np.ones((2, 3))))
+    post.endpoints = {"A": ahead}
+    connection = MailConnection(post, post.endpoints, round_timeout=1.0)
+    asked: list[bytes] = []
+    post.on_request = lambda _site, data: [asked.append(data) or data]
+    spoken = [connection.protocol]
+    for epoch, end in enumerate([behind, ahead], 1):
+        post.endpoints["A"] = end
+        connection.positions("r", epoch)
+        list(connection.call(Request("r", epoch, 1, "sum", "eigenpact:count_and_sum/1", ()), {"A": 0}))
+        spoken.append(connection.protocol)
+    assert spoken == [2, 1, 2]
+    assert [b'"protocol":2' in data for data in asked if b'"what":"request"' in data] == [False, True]
 
 
 def test_a_request_of_another_protocol_is_refused_before_anything_is_computed() -> None:
