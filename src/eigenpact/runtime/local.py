@@ -321,7 +321,7 @@ def find_local(name: str) -> LocalFunction:
     if OLD_NAME.fullmatch(name):
         raise WireError(
             f"unknown function {name!r}: this is a name by module, as before 0.1.0; names are now as in "
-            f"'{OWN}:{name.rpartition(':')[2]}/1': upgrade eigenpact where it comes from"
+            f"'{OWN}:{name.rpartition(':')[2]}/1': write it so, or upgrade eigenpact where it comes from"
         )
     raise WireError(
         f"unknown function {name!r}: sites run only functions marked @local in {OWN_ROOM}, in installed solvers, or imported at "
