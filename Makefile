@@ -16,17 +16,17 @@ MINUTES ?= 90
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-faults test-stops lint fuzz attack results tables papers bench big-files clean
+.PHONY: help demo test test-faults test-stops lint fuzz attack results tables papers bench big-files dist clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/demo.stamp: pyproject.toml
+$(VENV)/demo.stamp: pyproject.toml src/eigenpact/release.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml
+$(VENV)/test.stamp: pyproject.toml src/eigenpact/release.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cells,dask,export,flower,genotypes,mpi,nvflare,pandas,private,test,zarr]'
 	@touch $@ $(VENV)/demo.stamp
@@ -73,6 +73,9 @@ bench: $(VENV)/test.stamp ## time the runtime and the solvers against peers in t
 
 big-files: $(VENV)/test.stamp ## fit files larger than --memory 512MB (SIZE=small for 200 MB, paper for a CSV of 8 GB and a bed of 4 GB)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.big_files --size $(SIZE)
+
+dist: $(VENV)/test.stamp ## build the wheel and the sdist, into dist/
+	$(BIN)/python -m build --no-isolation
 
 clean: ## remove the virtual environment and what tests left
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis eigenpact-demo

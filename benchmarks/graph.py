@@ -23,7 +23,7 @@ import eigenpact as ep
 from benchmarks.table import Row, pytest_row
 from eigenpact.algorithms.graph.projection_consensus import send_coefficients, send_values, update
 from eigenpact.engines import InProcess
-from eigenpact.engines.blas import limited_blas
+from eigenpact.numerics.blas import limited_blas
 from eigenpact.reproduce.kernel import similarity as paper
 from eigenpact.runtime import LocalFunction
 

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "eigenpact"
 FILES = sorted(SOURCE.rglob("*.py"))
 ALGORITHMS = [path for path in FILES if path.is_relative_to(SOURCE / "algorithms")]
 
-BOTTOM = {"errors", "storage", "numerics"}
+BOTTOM = {"errors", "release", "storage", "numerics"}
 ROOMS = {"algorithms", "engines", "privacy", "data"}
 PEOPLE = {"estimators", "cli", "report", "reproduce"}
 FACADES = {"datasets", "export", "imports", "plot", "pp", "prepare", "solvers", "__init__"}

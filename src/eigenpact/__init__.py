@@ -6,6 +6,8 @@ Names are imported when they are first used: a site's process, which some engine
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .release import __version__ as __version__
+
 if TYPE_CHECKING:
     from . import datasets, engines, errors, export, imports, plot, pp, prepare, solvers
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from .report.auditing import audit
     from .report.suggesting import suggest_components
     from .runtime import Secured
-
-__version__ = "0.1.0"
 
 __all__ = [
     "FederatedPCA",

@@ -61,6 +61,10 @@ class NotAnnouncedError(PolicyError):
     """A request of a run whose plan a site does not know: it was never told, or the site was started anew since."""
 
 
+class ProtocolError(PolicyError):
+    """Parties of a run whose releases speak no protocol in common; the message names who must upgrade."""
+
+
 class BudgetError(PolicyError, InputError):
     """Noise that a site does not give, by what it is asked for and what was spent: nothing of the rows is in it."""
 

@@ -418,7 +418,7 @@ def test_the_page_shows_the_example_as_it_is_written(run: Callable[..., Any], tm
         ('modules = ["no_such_module"]', "rule modules: 'no_such_module' cannot be imported here"),
         (
             'functions = ["eigenpact.algorithms.start:leading_directions"]',
-            "rule functions: unknown function 'eigenpact.algorithms.start:leading_directions': this is a name of eigenpact 0.1",
+            "rule functions: unknown function 'eigenpact.algorithms.start:leading_directions': this is a name by module",
         ),
     ],
 )

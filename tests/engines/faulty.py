@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eigenpact.engines import InProcess
-from eigenpact.engines.blas import limited_blas
+from eigenpact.numerics.blas import limited_blas
 from eigenpact.runtime import Job, MailConnection, Outcome, Request, Response, SiteEndpoint, SiteServer, wire
 from eigenpact.runtime.letters import checksum, hello
 

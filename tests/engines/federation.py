@@ -42,6 +42,7 @@ class Parties:
         port = options.pop("port", None) or free_port()
         make_kits(Federation("test", "localhost", port, tuple(sites), features, **options), folder)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.sources: dict[str, Path] = {}  # of parties that run another release
         for name, X in sites.items():
             self.describe(name, X, policy)
 
@@ -69,7 +70,7 @@ class Parties:
                 self.processes[name].wait()
             kit = Kit.read(self.folder / name, "coordinator" if name == "coordinator" else "site")
             environment = os.environ | {
-                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+                "PYTHONPATH": os.pathsep.join([str(self.sources.get(name, ROOT / "src")), str(ROOT)]),
                 "EIGENPACT_SITE": str(kit.folder / "site.json"),
             }
             with open(kit.folder / "console.txt", "ab") as console:

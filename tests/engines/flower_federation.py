@@ -47,6 +47,7 @@ class FlowerParties:
         make_flower_kits(Federation("test", host, free_port(), tuple(sites), features, engine="flower"), folder)
         self.kit = FlowerKit.read(folder / "coordinator", "coordinator")
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.sources: dict[str, Path] = {}  # of sites that run another release
         self._stack = ExitStack()
         for name, X in sites.items():
             self.describe(name, X, policy)
@@ -82,7 +83,8 @@ class FlowerParties:
             if name in self.nodes:
                 self.nodes[name].wait()  # killed before
             kit = FlowerKit.read(self.folder / name, "site")
-            environment = os.environ | kit.environment() | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+            path = os.pathsep.join([str(self.sources.get(name, ROOT / "src")), str(ROOT)])
+            environment = os.environ | kit.environment() | {"PYTHONPATH": path}
             with open(kit.folder / "console.txt", "ab") as console:
                 self.nodes[name] = subprocess.Popen(
                     kit.supernode(kit.folder / "site.json", free_port()),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eigenpact.engines import InProcess
-from eigenpact.engines.blas import limited_blas
+from eigenpact.numerics.blas import limited_blas
 from eigenpact.runtime import MailConnection, SiteEndpoint, SiteServer, secure_sum
 from eigenpact.runtime.letters import unseal
 

@@ -12,8 +12,11 @@ import scipy.sparse as sp
 
 import eigenpact as ep
 from eigenpact.numerics import rows as rows_module
+from eigenpact.numerics.elsewhere import Elsewhere
 from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.parts import threads_for_rows
 from eigenpact.numerics.rows import Rows
+from eigenpact.numerics.site_rows import SiteRows, own_mean
 from eigenpact.numerics.sparse_rows import SparseRows
 
 KINDS: dict[str, Callable[[Any], Any]] = {
@@ -259,3 +262,62 @@ def test_sparse_rows_far_from_the_origin(solver: str, scale: Any) -> None:
     assert sparse.between_site_share_ == pytest.approx(dense.between_site_share_, rel=1e-12)
     few = sp.csr_array(X[:9])
     np.testing.assert_allclose(dense.transform(few), dense.transform(X[:9]), atol=1e-12 * dense.singular_values_[0])
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0, 1e6])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_sites_products_without_centred_rows(offset: float, scaled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features near zero for their spread, constant ones among them, need no centred copy; those far from it get one."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 9)) * np.geomspace(1, 100, 9) + offset * np.arange(9) / 9
+    X[:, 3], X[:, 4] = 0.3, 0.0
+    mean, scale = X.mean(axis=0) + 0.5, np.linspace(1, 2, 9) if scaled else None
+    own, within = own_mean(X)
+    Z = np.linalg.qr(rng.normal(size=(9, 4)))[0]
+    monkeypatch.setattr("eigenpact.numerics.rows.UNPACKED", 9 * 4 * 40)  # blocks of 40 rows
+    monkeypatch.setattr("eigenpact.numerics.rows.PART_ENTRIES", 9 * 90)
+    centred = SiteRows(X, mean, scale, own)
+    rows = SiteRows(X, mean, scale, own, within)
+    assert (rows._varying() is None) == (offset > 1e3)
+    Y = (X.astype(np.longdouble) - mean) / (1.0 if scale is None else scale)
+    truth = np.asarray(Y.T @ (Y @ Z), dtype=float)
+    sizes = np.sqrt(np.asarray((Y**2).sum(axis=0), dtype=float))[:, None] * np.sqrt(float((Y**2).sum()))
+    for found in (rows.scatter_action(Z), centred.scatter_action(Z)):
+        assert np.all(np.abs(found - truth) <= 4e-14 * sizes)
+    with threads_for_rows(3):
+        np.testing.assert_array_equal(SiteRows(X, mean, scale, own, within).scatter_action(Z), rows.scatter_action(Z))
+
+
+def test_a_constant_column_meets_no_agreed_number() -> None:
+    """However large a scale makes its row of the block: else scores of single rows would be rounded away."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(50, 4))
+    X[:, 1] = 0.5
+    own, within = own_mean(X)
+    Z, scale = np.linalg.qr(rng.normal(size=(4, 2)))[0], np.array([1.0, 1e-200, 1.0, 1.0])
+    found = SiteRows(X, own[0], scale, own, within).scatter_action(Z)
+    W = X - X.mean(axis=0)
+    W[:, 1] = 0.0
+    np.testing.assert_allclose(found, W.T @ (W @ Z), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_sums_do_not_depend_on_threads(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor on whether rows are in memory: parts are the same, and are added up in their order."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(1000, 6)) + 2
+    monkeypatch.setattr("eigenpact.numerics.rows.PART_ENTRIES", 6 * 70)
+    monkeypatch.setattr("eigenpact.numerics.rows.BLOCK_BYTES", 8 * 6 * 16)
+    mean, Z = X.mean(axis=0), rng.normal(size=(6, 2))
+
+    def found(rows: Rows) -> list[Any]:
+        return [rows.scatter(), rows.scatter_action(Z), rows.column_sums(), *rows.column_moments()]
+
+    alone = found(Rows(X, mean))
+    with threads_for_rows(4):
+        together = found(Rows(Elsewhere(X) if streamed else X, mean))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one, other)
+    Y = X - mean
+    np.testing.assert_allclose(alone[0], Y.T @ Y, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(alone[1], Y.T @ (Y @ Z), rtol=1e-12, atol=1e-10)

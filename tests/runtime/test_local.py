@@ -145,7 +145,7 @@ def test_the_packages_own_functions_are_found_whatever_module_they_are_in():
         find_local("eigenpact:nothing/1")
     with pytest.raises(WireError, match="unknown function 'eigenpact:scatter_action/2'"):
         find_local("eigenpact:scatter_action/2")
-    with pytest.raises(WireError, match=r"a name of eigenpact 0\.1, by module; names are now as in 'eigenpact:scatter_action/1'"):
+    with pytest.raises(WireError, match=r"a name by module, as before 0\.1\.0; names are now as in 'eigenpact:scatter_action/1'"):
         find_local("eigenpact.algorithms.products:scatter_action")
 
 

@@ -66,7 +66,7 @@ TIGHTEST_TOL = 1e-14
 MARGIN = 2.0
 """How many times its root mean square what sites round away may be."""
 
-CENTRE = ("mean", "scale", "own")
+CENTRE = ("mean", "scale", "own", "within")
 """Names under which a site keeps what :func:`rows_of` reads: declare ``reads=CENTRE`` where you call it."""
 
 AGREED = (*CENTRE, "trace")
@@ -93,7 +93,8 @@ def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
     """Remember the agreed centre, scale and trace; None where there is nothing to do."""
     own, within = _own_mean(site)
     _check_trace(site, own[0] - mean + own[1], within, scale, float(trace))
-    return Reply(keep={"mean": mean if np.any(mean) else None, "scale": _scale_or_none(scale), "own": own, "trace": float(trace)})
+    centre = mean if np.any(mean) else None
+    return Reply(keep=dict(zip(AGREED, (centre, _scale_or_none(scale), own, within, float(trace)), strict=True)))
 
 
 @local(
@@ -111,7 +112,7 @@ def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
     """Remember the site's own mean as its centre, and the agreed scale and trace."""
     own, within = _own_mean(site)
     _check_trace(site, np.zeros(len(scale)), within, scale, float(trace))
-    return Reply(keep={"mean": own.sum(axis=0), "scale": _scale_or_none(scale), "own": own, "trace": float(trace)})
+    return Reply(keep=dict(zip(AGREED, (own.sum(axis=0), _scale_or_none(scale), own, within, float(trace)), strict=True)))
 
 
 def _own_mean(site: Site) -> tuple[Array, Array]:
@@ -133,7 +134,7 @@ def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: f
 
 def rows_of(site: Site) -> SiteRows:
     """The site's rows Y_i = (X_i - 1 m^T) D^-1, for use inside local functions that declare ``reads=CENTRE``."""
-    return SiteRows(site.X, site.kept["mean"], site.kept["scale"], site.kept["own"])
+    return SiteRows(site.X, site.kept["mean"], site.kept["scale"], site.kept["own"], site.kept.get("within"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import EigenpactError, InputError, SiteError
+from ..numerics.blas import limited_blas
 from ..runtime import Costs, Graph, Job, MailConnection, Outcome, SiteEndpoint, Sites, SiteServer
-from .blas import limited_blas
 from .extras import bring, check_limits, refuse_graph
 
 LOOK_AFTER = 0.5

@@ -1,8 +1,8 @@
 """All sites in this process: for trying things out, for tests, and for one machine with many files.
 
 Sites run in threads where that pays (their time in BLAS is long enough to share the cores), and one after the other where it
-does not.  BLAS itself runs one thread per call when there are several sites, so that cores are not fought over and the result
-does not depend on how many there are.
+does not; a site that is alone shares its rows among them.  BLAS itself runs one thread per call when there are several sites, so
+that cores are not fought over and the result does not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ..errors import InputError
+from ..numerics.blas import limited_blas
+from ..numerics.parts import threads_for_rows
 from ..runtime import (
     Connection,
     Costs,
@@ -30,12 +32,14 @@ from ..runtime import (
 )
 from ..runtime.consensus import Graph
 from ..runtime.engine import Sites
-from .blas import limited_blas
 from .extras import check_limits
 from .threads import ThreadPost
 
 THREADS_PAY = 1e-3
 """Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
+
+READ_RATE = 1e9
+"""Entries of its rows that a site looks at in a second, at most: what its first answer is taken to need."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,11 @@ class InProcess:
     Parameters
     ----------
     threads : int, optional
-        Sites that may run at the same time; the number of cores by default, 1 for never more than one.
+        Sites, or parts of the rows of a site that is alone, that may be worked on at the same time; the number of cores by
+        default, 1 for never more than one.
     blas_threads : int, optional
-        Threads inside one BLAS call.  By default 1 with several sites; with one site BLAS is left as it is.
+        Threads inside one BLAS call.  By default 1 with several sites; with one site BLAS is left as it is, but where rows are
+        shared among threads.
     min_sites : int
         A run goes on as long as this many sites are left.
     round_timeout : float, optional
@@ -61,7 +67,7 @@ class InProcess:
     round_timeout: float | None = None
 
     spread = False
-    costs = Costs(latency=1e-4, bandwidth=5e9, flops=2e10)
+    costs = Costs(latency=1e-4, bandwidth=5e9, flops=4.5e10)
 
     def __post_init__(self) -> None:
         check_limits(self, counts=("threads", "blas_threads", "min_sites"), seconds=("round_timeout",))
@@ -73,13 +79,15 @@ class InProcess:
                 "round_timeout is for runs that can go on without a site; graph programs need every node: leave it out"
             )
         servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
-        blas = self.blas_threads if self.blas_threads is not None or len(servers) == 1 else 1
-        with limited_blas(blas):
+        threads = self.threads or os.cpu_count() or 1
+        alone = len(servers) == 1
+        blas = self.blas_threads if self.blas_threads is not None or alone else 1
+        with limited_blas(blas), threads_for_rows(threads if alone else 1):
             if self.round_timeout is not None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
                     outcome = job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
                 return with_kept(outcome, servers)
-            with InProcessConnection(servers, self.threads or os.cpu_count() or 1) as connection:
+            with InProcessConnection(servers, threads) as connection:
                 return with_kept(job(connection), servers)
 
 
@@ -119,7 +127,7 @@ class InProcessConnection(Connection):
         """Run a request at each named site, in sorted order."""
         names = [name for name in sorted(after) if name in self._servers]
         yield from (Response(name, lost=True, reason="not here") for name in sorted(after) if name not in self._servers)
-        if self._threads > 1 and len(names) > 1 and self._seconds.get(request.function, 0.0) > THREADS_PAY:
+        if self._threads > 1 and len(names) > 1 and self._needs(request.function, names[0]) > THREADS_PAY:
             yield from self._in_threads(request, names, after)
             return
         for name in names:
@@ -127,6 +135,10 @@ class InProcessConnection(Connection):
             response = self._servers[name].execute(request, after[name])
             self._seconds[request.function] = time.perf_counter() - begin
             yield response
+
+    def _needs(self, function: str, name: str) -> float:
+        """Seconds that a site needs for a function: as it needed before, or else to look at its rows once."""
+        return self._seconds.get(function, self._servers[name].n_entries / READ_RATE)
 
     def _in_threads(self, request: Request, names: list[str], after: Mapping[str, int]) -> Iterator[Response]:
         """At most two replies per thread are under way or waiting to be consumed."""

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, SiteError
+from ..numerics.blas import limited_blas
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, wire, with_kept
 from ..runtime.consensus import Graph
 from ..runtime.engine import Sites
-from .blas import limited_blas
 from .ranks import broadcast, cut, receive, send, share, world
 
 Servers = Mapping[str, SiteServer]

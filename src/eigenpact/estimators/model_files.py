@@ -18,7 +18,6 @@ import io
 import json
 import os
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from ..data.array_files import Archive
 from ..data.features_report import FeaturesReport, OfSite
 from ..errors import FileError, InputError, InputTypeError
 from ..numerics.preparation import Step, flat
+from ..release import __version__
 from ..runtime import Ledger, RoundRecord
 from ..runtime.forms import fits, shown
 from ..storage import open_regular, parse_json, place_folder, read_regular, writing
@@ -180,7 +180,7 @@ def facts_of(pca: FederatedPCA) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION if pca.whiten else 2 if prepared else 1,
-        "eigenpact": version("eigenpact"),
+        "eigenpact": __version__,
         "parameters": parameters,
         **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
         "feature_names": None if names is None else [str(name) for name in names],
@@ -236,7 +236,7 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     if written > FORMAT_VERSION:
         raise FileError(
             f"{place} has model format {written}, written by eigenpact {str(manifest.get('eigenpact'))[:20]}; "
-            f"this is eigenpact {version('eigenpact')}, which reads up to format {FORMAT_VERSION}: upgrade eigenpact"
+            f"this is eigenpact {__version__}, which reads up to format {FORMAT_VERSION}: upgrade eigenpact"
         )
     wrong = wrong_facts(manifest)
     if wrong:

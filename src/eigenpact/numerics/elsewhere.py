@@ -1,10 +1,11 @@
-"""Rows of another array library, perhaps on a GPU: copied to numpy, whole or a few at a time."""
+"""Rows of another array library, perhaps on a GPU: where they lie, and as copies in numpy, whole or a few at a time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 
 from .linalg import Array
@@ -44,3 +45,20 @@ def to_numpy(x: Any) -> Array:
         xp = array_api_compat.array_namespace(x)
         x = array_api_compat.to_device(x, xp.Device("CPU_DEVICE")) if array_api_compat.is_array_api_strict_namespace(xp) else x
     return np.asarray(x)
+
+
+def on_cpu(x: Any) -> bool:
+    """Whether rows are computed with by numpy."""
+    return isinstance(x, np.ndarray | RowSource)
+
+
+def namespace(x: Any) -> Any:
+    """The array library of x."""
+    return array_api_compat.numpy if on_cpu(x) else array_api_compat.array_namespace(x)
+
+
+def like(a: Array, x: Any) -> Any:
+    """The numpy array ``a`` in the namespace and on the device of ``x``."""
+    if on_cpu(x):
+        return a
+    return namespace(x).asarray(np.array(a), device=array_api_compat.device(x))

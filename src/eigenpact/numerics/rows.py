@@ -8,20 +8,20 @@ memory, so results are the same to the bit wherever rows in memory are taken in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, reduce
 from typing import Any
 
 import array_api_compat
-import array_api_compat.numpy
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .elsewhere import to_numpy
+from .elsewhere import like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
+from .parts import grouped, side_by_side, sum_of, total, totals
 from .sources import RowSource, as_rows, pieces
 from .sparse_rows import SparseRows, add_duplicates, better, far_features, sparse_parts
 from .weighted import Weighted, rows_and_weights, total_weight
@@ -31,6 +31,13 @@ __all__ = ["DENSE_SIDE", "Rows", "add_duplicates", "slices"]
 
 BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 """Dense rows are centred in blocks of about this size: small enough for a CPU's cache, large enough to keep a GPU busy."""
+
+UNPACKED, FEWEST = 1_000_000, 6
+"""BLAS multiplies matrices without first copying them into an order of its own if rows x features x columns are at most so many
+(OpenBLAS with AVX-512), which doubles the speed of narrow products; blocks of fewer rows are not worth the calls."""
+
+PART_ENTRIES = 1 << 21
+"""Entries of the rows that one thread adds up before the next part begins."""
 
 TOP_ACCURACY = 1e-10
 """Scaled residual to which local eigenvectors of larger problems are iterated."""
@@ -79,10 +86,10 @@ class Rows:
         A long sum loses digits.  The sum of what is left after the mean of a block is subtracted gives them back.
         """
         if self.sparse:
-            return _total(part.column_sums() for _, part in self._parts())
+            return total(part.column_sums() for _, part in self._parts())
         if self.weights is not None:
-            return _total(_weighted_sums(b, w) for b, w in Rows(self.X)._with_weights(self.weights))
-        return _total(_sums(block) for block in Rows(self.X)._blocks(small=True))
+            return total(_weighted_sums(b, w) for b, w in Rows(self.X)._with_weights(self.weights))
+        return Rows(self.X)._added_up(lambda block: (_sums(block),), self._block_rows())[0]
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
@@ -90,37 +97,36 @@ class Rows:
         Where rows have weights, both are sums over rows times their weights.
         """
         if self.sparse:
-            return _totals(part.column_moments() for _, part in self._parts())
-        if self.weights is not None:
-            plain = Rows(self.X, self.mean, self.scale, self.left)
-            return _totals(
-                (_namespace(b).sum(w * b, axis=0), _namespace(b).sum(w * b * b, axis=0))
-                for b, w in plain._with_weights(self.weights)
-            )
-        return _totals((_namespace(b).sum(b, axis=0), _namespace(b).sum(b * b, axis=0)) for b in self._blocks(small=True))
+            sums, squares = totals(part.column_moments() for _, part in self._parts())
+        elif self.weights is not None:
+            weighted = Rows(self.X, self.mean, self.scale, self.left)._with_weights(self.weights)
+            sums, squares = totals((namespace(b).sum(w * b, axis=0), namespace(b).sum(w * b * b, axis=0)) for b, w in weighted)
+        else:
+            sums, squares = self._added_up(_moments, self._block_rows())
+        return sums, squares
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,), without subtracting large numbers from one another."""
         if self.sparse:
-            return _total(part.column_squares() for _, part in self._parts())
-        return _total(_namespace(block).sum(block * block, axis=0) for block in self._blocks())
+            return total(part.column_squares() for _, part in self._parts())
+        return total(namespace(block).sum(block * block, axis=0) for block in self._blocks())
 
     def column_largest(self) -> Array:
         """The largest absolute value in each column of Y (d,)."""
         if self.sparse:
             return reduce(np.maximum, (part.column_largest() for _, part in self._parts()))
         blocks = self._blocks(small=True)
-        return reduce(np.maximum, (to_numpy(_namespace(b).max(_namespace(b).abs(b), axis=0)) for b in blocks))
+        return reduce(np.maximum, (to_numpy(namespace(b).max(namespace(b).abs(b), axis=0)) for b in blocks))
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
         if self.sparse:
             return self._by_rows(lambda part: part.row_squares(), ())
-        return np.concatenate([to_numpy(_namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
+        return np.concatenate([to_numpy(namespace(b).sum(b * b, axis=1)) for b in self._blocks()])
 
     def residual_squares(self, Z: Array) -> Array:
         """Squared lengths (n,) of what orthonormal Z (d x k) misses, Y - Y Z Z^T: no difference of two large numbers."""
-        Z_there = Z if self.sparse else _like(Z, self.X)
+        Z_there = Z if self.sparse else like(Z, self.X)
         squares = [np.zeros(0)]
         for block in self._dense_blocks() if self.sparse else self._blocks(small=True):
             missed = block - (block @ Z_there) @ Z_there.T
@@ -130,29 +136,29 @@ class Rows:
     def scatter(self) -> Array:
         """The scatter matrix Y^T Y (d x d)."""
         if self.sparse:
-            return _total(part.scatter() for _, part in self._parts())
-        return _total(block.T @ block for block in self._blocks())
+            return total(part.scatter() for _, part in self._parts())
+        return self._added_up(lambda block: (block.T @ block,), self._step(), least=8 * self.d)[0]
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
         if self.sparse:
-            return _total(part.scatter_action(Z) for _, part in self._parts())
-        Z_there = _like(Z, self.X)
-        return _total(block.T @ (block @ Z_there) for block in self._blocks())
+            return total(part.scatter_action(Z) for _, part in self._parts())
+        Z_there, step = like(Z, self.X), product_rows(self.d, Z.shape[1]) if on_cpu(self.X) else self._step()
+        return np.ascontiguousarray(self._added_up(lambda block: ((block @ Z_there).T @ block,), step)[0].T)
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""
         if self.sparse:
             return self._by_rows(lambda part: part.project(Z), (Z.shape[1],))
-        Z_there = _like(Z, self.X)
+        Z_there = like(Z, self.X)
         return np.concatenate([to_numpy(block @ Z_there) for block in self._blocks()] or [np.zeros((0, Z.shape[1]))])
 
     def transposed_action(self, T: Array) -> Array:
         """The product Y^T T (d x k) with scores T (n x k)."""
         if self.sparse:
-            return _total(part.transposed_action(T[first : first + part.n]) for first, part in self._parts())
-        T_there = _like(T, self.X)
-        return _total(
+            return total(part.transposed_action(T[first : first + part.n]) for first, part in self._parts())
+        T_there = like(T, self.X)
+        return total(
             block.T @ T_there[first : first + block.shape[0], :]
             for first, block in zip(range(0, self.n, self._step()), self._blocks(), strict=True)
         )
@@ -165,16 +171,16 @@ class Rows:
                 if self.streamed
                 else self._only().row_products()
             )
-        xp, blocks = _namespace(self.X), list(self._blocks(lasting=True))
+        xp, blocks = namespace(self.X), list(self._blocks(lasting=True))
         Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
         return to_numpy(Y @ Y.T)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
-        if self.sparse or _is_numpy(self.X):
+        if self.sparse or on_cpu(self.X):
             return Rows(self._weighed(self.X[index], index), self.mean, self.scale, self.left)
-        there = _namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
-        taken = _namespace(self.X).take(self.X, there, axis=0)
+        there = namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
+        taken = namespace(self.X).take(self.X, there, axis=0)
         return Rows(self._weighed(taken, index), self.mean, self.scale, self.left)
 
     def top(self, k: int) -> tuple[Array, Array]:
@@ -244,20 +250,38 @@ class Rows:
         """Dense rows of Y, a block at a time, with these weights (n x 1), where X lies."""
         first = 0
         for block in self._blocks(small=True):
-            yield block, _like(weights[first : first + block.shape[0], None], self.X)
+            yield block, like(weights[first : first + block.shape[0], None], self.X)
             first += block.shape[0]
+
+    def _added_up(self, function: Callable[[Any], tuple[Any, ...]], step: int, least: int = 1) -> tuple[Array, ...]:
+        """The sums over blocks, of ``step`` rows, of what a function gives for each, where X lies.
+
+        Blocks are added up in parts, of ``least`` rows or more, and parts in their order, by threads where there are some: sums
+        do not depend on them, nor on whether rows are in memory.
+        """
+        part = step * max(1, -(-max(PART_ENTRIES // max(1, self.d), least) // step))
+        if self.streamed or self.n <= part or not on_cpu(self.X):
+            blocks = self._blocks(rows=step)
+            return totals(grouped(map(function, blocks), part // step))
+
+        def of_part(first: int) -> tuple[Any, ...]:
+            X = self._weighed(self.X[first : first + part], slice(first, first + part))
+            return sum_of(map(function, Rows(X, self.mean, self.scale, self.left)._blocks(rows=step)))
+
+        return totals(side_by_side(of_part, range(0, self.n, part)))
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted, converted or read, since then nothing is copied."""
         plain = self.mean is None and self.scale is None and self.weights is None
-        plain = plain and self.X.dtype == _namespace(self.X).float64
+        plain = plain and self.X.dtype == namespace(self.X).float64
         return max(1, self.n) if plain and not self.streamed else self._block_rows()
 
     def _block_rows(self) -> int:
-        return block_rows(self.d, BLOCK_BYTES if _is_numpy(self.X) else DEVICE_BLOCK_BYTES)
+        return block_rows(self.d, BLOCK_BYTES if on_cpu(self.X) else DEVICE_BLOCK_BYTES)
 
-    def _blocks(self, *, small: bool = False, lasting: bool = False) -> Iterator[Any]:
-        """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied.
+    def _blocks(self, *, small: bool = False, lasting: bool = False, rows: int | None = None) -> Iterator[Any]:
+        """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied; or so many
+        ``rows``.
 
         A block is overwritten by the next one unless they are to be ``lasting``: memory that is used again need not be mapped
         again.  A block that is all of Y is kept, so that a function which takes several products makes it once.
@@ -265,12 +289,12 @@ class Rows:
         if self._whole is not None:
             yield self._whole
             return
-        xp = _namespace(self.X)
-        mean, left, scale = (None if a is None else _like(a, self.X) for a in (self.mean, self.left, self.scale))
-        step = self._block_rows() if small else self._step()
+        xp = namespace(self.X)
+        mean, left, scale = (None if a is None else like(a, self.X) for a in (self.mean, self.left, self.scale))
+        step = rows or (self._block_rows() if small else self._step())
         root, first = None if self.weights is None else np.sqrt(self.weights)[:, None], 0
         copied = not self.streamed and not (mean is None and left is None and scale is None)
-        memory = np.empty((min(step, self.n), self.d)) if copied and _is_numpy(self.X) and not lasting else None
+        memory = np.empty((min(step, self.n), self.d)) if copied and on_cpu(self.X) and not lasting else None
         for read in self._read(step):
             if memory is not None:
                 block = memory[: len(read)]
@@ -283,7 +307,7 @@ class Rows:
                     block = xp.astype(block, xp.float64, copy=True) if mean is None else block - mean
             _centre(block, None, left, scale)
             if root is not None:
-                block, first = block * _like(root[first : first + block.shape[0]], self.X), first + block.shape[0]
+                block, first = block * like(root[first : first + block.shape[0]], self.X), first + block.shape[0]
             if step >= self.n:
                 self._whole = block
             yield block
@@ -312,6 +336,16 @@ def block_rows(d: int, size: int | None = None) -> int:
     return max(1, (size or BLOCK_BYTES) // (8 * max(1, d)))
 
 
+def product_rows(d: int, k: int) -> int:
+    """How many rows of d features are a block in products with k columns: few, where BLAS is faster then.
+
+    >>> product_rows(784, 14), product_rows(20000, 54)
+    (91, 26)
+    """
+    few = UNPACKED // max(1, d * k)
+    return min(few, block_rows(d)) if few >= FEWEST else block_rows(d)
+
+
 def slices(n: int, d: int) -> Iterator[slice]:
     """Which of n rows of d features to read at a time: a few megabytes as float64.
 
@@ -324,7 +358,7 @@ def slices(n: int, d: int) -> Iterator[slice]:
 
 def _sums(block: Any) -> Any:
     """Sums of the columns of a dense block, to the last digits."""
-    xp = _namespace(block)
+    xp = namespace(block)
     sums = xp.sum(block, axis=0)
     n = block.shape[0]
     with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
@@ -332,44 +366,15 @@ def _sums(block: Any) -> Any:
         return better(sums, n * centre + xp.sum(block - centre, axis=0), xp)
 
 
+def _moments(block: Any) -> tuple[Any, Any]:
+    """Sums and sums of squares of the columns of a dense block."""
+    return namespace(block).sum(block, axis=0), namespace(block).sum(block * block, axis=0)
+
+
 def _weighted_sums(block: Any, weights: Any) -> Any:
     """Sums of the columns of a dense block times its weights (n x 1), to the last digits."""
-    xp = _namespace(block)
+    xp = namespace(block)
     sums, total = xp.sum(weights * block, axis=0), xp.sum(weights)
     with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
         centre = sums / total
         return better(sums, total * centre + xp.sum(weights * (block - centre), axis=0), xp)
-
-
-def _is_numpy(x: Any) -> bool:
-    return isinstance(x, np.ndarray | RowSource)
-
-
-def _namespace(x: Any) -> Any:
-    return array_api_compat.numpy if _is_numpy(x) else array_api_compat.array_namespace(x)
-
-
-def _like(a: Array, x: Any) -> Any:
-    """The numpy array ``a`` in the namespace and on the device of ``x``."""
-    if _is_numpy(x):
-        return a
-    return _namespace(x).asarray(np.array(a), device=array_api_compat.device(x))
-
-
-def _total(parts: Iterable[Any]) -> Array:
-    """The sum of arrays, added up where they lie."""
-    parts = iter(parts)
-    total = next(parts)
-    for part in parts:
-        total += part
-    return to_numpy(total)
-
-
-def _totals(parts: Iterable[tuple[Any, Any]]) -> tuple[Array, Array]:
-    """The sums of pairs of arrays, added up where they lie."""
-    parts = iter(parts)
-    one, other = next(parts)
-    for part in parts:
-        one += part[0]
-        other += part[1]
-    return to_numpy(one), to_numpy(other)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from importlib.metadata import version
 from typing import Any
 
 from ..estimators import FederatedPCA
+from ..release import __version__
 from .messages import were_secured, what_left
 
 
@@ -14,7 +14,7 @@ def summary_of(pca: FederatedPCA) -> dict[str, Any]:
     """What a fitted model is, how it was found and what left each site, as JSON can hold it."""
     names = getattr(pca, "feature_names_in_", None)
     return {
-        "eigenpact": version("eigenpact"),
+        "eigenpact": __version__,
         "sites": list(pca.sites_),
         "n_samples": int(pca.n_samples_seen_),
         "weight_sum": _number(pca.weight_sum_),

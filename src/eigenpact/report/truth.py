@@ -15,8 +15,8 @@ from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.method import method
 from ..algorithms.setup import TIGHTEST_TOL, Setup
 from ..algorithms.solution import Solution, residual_angle
-from ..engines.blas import limited_blas
 from ..estimators import FederatedPCA
+from ..numerics.blas import limited_blas
 from ..numerics.linalg import Array
 from ..numerics.metrics import kkt, largest_sine
 from ..numerics.rows import Rows

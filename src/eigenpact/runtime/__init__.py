@@ -3,6 +3,7 @@
 from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .consensus import Graph
 from .driver import Driver, Program
+from .endpoint import SiteEndpoint
 from .engine import Adopter, Connection, Costs, Engine, Job, Outcome, Post, Sites, Spreading, with_kept
 from .gate import Gate
 from .journal import Journal
@@ -10,7 +11,7 @@ from .keys import Trust
 from .ledger import COORDINATOR, Ledger, Message, RoundRecord
 from .letters import Identity, greeting, signed_by
 from .local import Arrays, LocalFunction, Reply, find_local, local, wire_table
-from .mail import MailConnection, SiteEndpoint
+from .mail import MailConnection
 from .plan import Plan
 from .policy import Policy
 from .purse import Entrusted, Limits, Purse, read_budget

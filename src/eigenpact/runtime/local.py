@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z_][\w.-]*:[A-Za-z_]\w*")
 """A declared name: whose function, and which."""
 
 OLD_NAME = re.compile(r"eigenpact(?:\.[a-z_]+)+:[A-Za-z_]\w*")
-"""A name as eigenpact wrote it up to version 0.1: a module's path and a function."""
+"""A name as eigenpact wrote it before 0.1.0: a module's path and a function."""
 
 DTYPES = frozenset({"float64", "float32", "int64", "int32", "uint64", "uint8", "bool"})
 """What may cross a boundary."""
@@ -320,8 +320,8 @@ def find_local(name: str) -> LocalFunction:
             return _registry[name]
     if OLD_NAME.fullmatch(name):
         raise WireError(
-            f"unknown function {name!r}: this is a name of eigenpact 0.1, by module; names are now as in "
-            f"'{OWN}:{name.rpartition(':')[2]}/1', and both sides must have the same version"
+            f"unknown function {name!r}: this is a name by module, as before 0.1.0; names are now as in "
+            f"'{OWN}:{name.rpartition(':')[2]}/1': write it so, or upgrade eigenpact where it comes from"
         )
     raise WireError(
         f"unknown function {name!r}: sites run only functions marked @local in {OWN_ROOM}, in installed solvers, or imported at "

@@ -1,12 +1,12 @@
 """Sites that are elsewhere: requests and replies as bytes, and what happens when they are late, lost, repeated or damaged.
 
-Every engine whose sites answer by message uses the same two ends.  At the site, :class:`SiteEndpoint` turns bytes into bytes and
-never raises: a request that is damaged, too large, of an unknown function or out of order is refused with the reason, nothing is
-computed and nothing revealed.  At the coordinator, :class:`MailConnection` sends over a :class:`Post`, waits at most
-``round_timeout``, matches replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops
-a site that stays silent.  A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
+Every engine whose sites answer by message uses the same two ends.  At the site, :class:`SiteEndpoint` (``endpoint.py``) turns
+bytes into bytes.  At the coordinator, :class:`MailConnection` sends over a :class:`Post`, waits at most ``round_timeout``,
+matches replies to requests, ignores repeated and late ones, asks once more when one arrives damaged, and drops a site that stays
+silent.  A dropped site that is heard of again is offered to the driver, which takes it back between two rounds.
 
-What a letter looks like, and how it is signed where parties have keys, is told in ``letters.py``.
+What a letter looks like, and how it is signed where parties have keys, is told in ``letters.py``; which protocol it is of, in
+``protocol.py``.
 """
 
 from __future__ import annotations
@@ -16,108 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import EigenpactError, FileError, NotAnnouncedError, PolicyError, SiteError, StepError, TooFewSitesError, WireError
+from ..errors import PolicyError, TooFewSitesError, WireError
 from . import wire
+from .endpoint import MAX_MESSAGE
 from .engine import Connection, Post
-from .headers import HEADER_A_FEATURE, MAX_HEADER, REQUEST_KEYS, check_header, reason_in, refusal_in
-from .letters import Damaged, Forged, Identity, Letter, hello, open_letter, seal, unseal
+from .headers import REQUEST_KEYS, reason_in, refusal_in
+from .ledger import COORDINATOR
+from .letters import Forged, Identity, Letter, hello, unseal
 from .local import Arrays
 from .plan import Plan, first_allowed, is_count
-from .site import Request, Response, SiteServer
+from .protocol import Speaker, agree, named, upgraded
+from .site import Request, Response
 from .site_ledger import shortened
-
-MAX_MESSAGE = 1 << 33
-"""Larger messages are refused unread."""
 
 WINDOW = 32
 """Requests under way at a time: bounds the replies that the coordinator holds, whatever the number of sites."""
 
 MANY = 100
 """Messages for each site that is asked, from which on a clock is looked at before the next is read."""
-
-
-class SiteEndpoint:
-    """A site's end: bytes in, bytes out.
-
-    Parameters
-    ----------
-    server : SiteServer
-    max_bytes : int
-        Larger messages are refused unread.
-    tell : callable, optional
-        Called with the reason whenever a message is refused, for the site's log.
-    identity : Identity, optional
-        The site's key and the coordinator's: letters without the coordinator's signature are refused, and replies are signed.
-    """
-
-    def __init__(
-        self,
-        server: SiteServer,
-        max_bytes: int = MAX_MESSAGE,
-        tell: Callable[[str], None] = lambda _reason: None,
-        identity: Identity | None = None,
-    ) -> None:
-        self._server = server
-        self._identity = identity
-        self._max_bytes = max_bytes
-        self._max_header = MAX_HEADER + HEADER_A_FEATURE * server.n_features
-        self._tell = tell
-
-    def handle(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Answer one message; whatever is wrong with it is told in the answer."""
-        facts: dict[str, Any] = {"site": self._server.name}
-        try:
-            after, name, header, args = self._open(memoryview(data))
-            check_header(header)
-            facts |= {"asked": name} if name else {}
-            facts |= {key: header[key] for key in ("run", "epoch", "step")}
-            if header["what"] == "plan":
-                self._server.admit(header["run"], header.get("plan"), self._time_of(header))
-            if header["what"] in ("hello", "plan"):
-                return self._seal(facts | self._standing(header))
-            request = Request(args=args, **{key: header[key] for key in REQUEST_KEYS})
-            return self._seal(facts, self._server.execute(request, after).arrays)
-        except Damaged as error:
-            return self._refuse(facts, "damaged", str(error))
-        except StepError as error:  # e.g. it was started anew in mid-run: it can take part again in the next epoch
-            return self._refuse(facts, "lost", f"out of step: {error}")
-        except NotAnnouncedError as error:  # likewise
-            return self._refuse(facts, "lost", str(error))
-        except PolicyError as error:
-            return self._refuse(facts, "refused", str(error))
-        except FileError as error:
-            return self._refuse(facts, "failed", "SiteError: a file of this site's cannot be used; its own log says why", error)
-        except EigenpactError as error:
-            how = "failed" if isinstance(error, SiteError) else "error"  # here, as it may not elsewhere, or for what was asked
-            return self._refuse(facts, how, f"{type(error).__name__}: {error}", error.__cause__)
-        except Exception as error:  # such as MemoryError: whatever it is, its text may hold values of rows
-            return self._refuse(facts, "failed", f"SiteError: this message ended in a {type(error).__name__} here", error)
-
-    def _standing(self, header: dict[str, Any]) -> dict[str, int]:
-        """How many features the site has, and the step it did last."""
-        last = self._server.position(header["run"], header["epoch"])
-        return {"n_features": self._server.n_features, "last": last}
-
-    def _refuse(self, facts: dict[str, Any], how: str, reason: str, cause: BaseException | None = None) -> bytes:
-        """Tell both sides why; the cause is for the site's own log alone."""
-        self._tell(shortened(reason) + (f" ({shortened(str(cause))})" if cause is not None else ""))
-        return self._seal(facts | {how: shortened(reason)})
-
-    def _seal(self, facts: dict[str, Any], arrays: Arrays = ()) -> bytes:
-        return seal(wire.pack(facts, arrays), self._identity)
-
-    def _time_of(self, header: dict[str, Any]) -> int | None:
-        """When a plan was sent, by the coordinator's clock; only a signature makes that worth knowing."""
-        if self._identity is None:
-            return None
-        if not is_count(header.get("sent")):
-            raise WireError("message header: 'sent' must tell when a signed plan was sent, in nanoseconds")
-        return int(header["sent"])
-
-    def _open(self, data: memoryview) -> tuple[int, str, dict[str, Any], Arrays]:
-        if len(data) > self._max_bytes:
-            raise Damaged(f"message of {len(data)} bytes refused unread: at most {self._max_bytes} are allowed here")
-        return open_letter(data, self._server.name, self._identity, self._max_header)
 
 
 class MailConnection(Connection):
@@ -170,6 +86,8 @@ class MailConnection(Connection):
         self._heard: set[str] = set()  # dropped, but heard of since: called again from the next epoch on
         self._reasons: dict[str, str] = {}  # why sites were dropped
         self._features: dict[str, int] = {}
+        self._speakers: dict[str, Speaker] = {}  # as sites told with their last answer to a greeting or plan
+        self._protocol = 1
         self._greeted = False
         self._told: dict[tuple[str, int], dict[str, int]] = {}  # run, epoch -> steps told with the answer to the plan
         self._plans: dict[str, Any] = {}  # run -> its plan, for sites that were started anew and have forgotten it
@@ -197,6 +115,7 @@ class MailConnection(Connection):
             raise TooFewSitesError(f"none of {len(told)} sites can take part: {reasons}")
         if plans:
             self._note_steps(run, told)
+        self._agree()
         return chosen
 
     def _tell_plans(self, names: Sequence[str], run: str, plans: Sequence[Plan]) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -209,6 +128,19 @@ class MailConnection(Connection):
             return {name: refusal_in(header) for name, header in told.items()}
 
         return first_allowed(plans, ask), told
+
+    def _agree(self) -> None:
+        """On the protocol of the requests to come: the highest that all sites speak which take part now."""
+        self._protocol = agree([Speaker.here(f"the {COORDINATOR}"), *self.speakers().values()])
+
+    def speakers(self) -> Mapping[str, Speaker]:
+        """Releases of the sites that take part, and which protocols they speak."""
+        return {name: self._speakers[name] for name in self.sites() if name in self._speakers}
+
+    @property
+    def protocol(self) -> int:
+        """The one that requests are of."""
+        return self._protocol
 
     def _fits(self, n_features: Any) -> bool:
         """Whether a site can have told this number of features."""
@@ -255,6 +187,7 @@ class MailConnection(Connection):
             self._present.discard(name)
             self._features.pop(name)
             self._reasons[name] = reason
+        self._agree()
         return chosen, absent | refused
 
     def _plan_header(self, run: str, epoch: int) -> dict[str, Any]:
@@ -274,11 +207,13 @@ class MailConnection(Connection):
         for name in [name for name, header in told.items() if "refused" in header]:
             self._present.discard(name)
             self._reasons[name] = refusal_in(told[name])
+        self._agree()
         return {name: step if is_count(step) else 0 for name, step in last.items()}  # it refuses the next step if that is wrong
 
     def call(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Send a request; yield the replies in sorted site order, ``lost`` for sites that did not answer."""
-        payload = wire.pack({"what": "request"} | {key: getattr(request, key) for key in REQUEST_KEYS}, request.args)
+        header = {"what": "request"} | {key: getattr(request, key) for key in REQUEST_KEYS} | named(self._protocol)
+        payload = wire.pack(header, request.args)
         letters = _Letters(self, payload, (request.run, request.epoch, request.step), after)
         for name in sorted(after):
             header, arrays = letters.reply_of(name)
@@ -293,9 +228,21 @@ class MailConnection(Connection):
         raise WireError("this engine's sites do not reach each other; run graph programs with engine='inprocess' or 'mpi'")
 
     def _ask(self, names: Iterable[str], header: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """What sites tell of themselves, beside the steps."""
+        """What sites tell of themselves, beside the steps; a site that speaks no protocol of ours has refused."""
+        header |= (own := Speaker.here(f"the {COORDINATOR}")).header()
         letters = _Letters(self, wire.pack(header), (header["run"], header["epoch"], 0), dict.fromkeys(names, 0))
-        return {name: letters.reply_of(name)[0] for name in sorted(letters.after)}
+        told = {name: letters.reply_of(name)[0] for name in sorted(letters.after)}
+        return {name: answer if "lost" in answer else self._heard_from(name, answer, own) for name, answer in told.items()}
+
+    def _heard_from(self, name: str, answer: dict[str, Any], own: Speaker) -> dict[str, Any]:
+        """A site's answer, from which we learn what it speaks; what it refuses because of its release says so."""
+        try:
+            party = self._speakers[name] = Speaker.elsewhere(f"site {name!r}", answer)
+            agree([own, party])
+        except (WireError, PolicyError) as error:
+            self._speakers.pop(name, None)
+            return {"refused": refusal_in(answer) or str(error)}
+        return answer | {how: upgraded(party, own, refusal_in(answer)) for how in ("refused", "error") if how in answer}
 
 
 class _Letters:

@@ -172,12 +172,10 @@ class SiteServer:
         if isinstance(X, Entrusted):
             X, purse = X.rows, X.purse
         self.name = name
-        self.n_features = int(X.shape[1])
+        self.n_features, self.n_entries = int(X.shape[1]), int(getattr(X, "nnz", X.shape[0] * X.shape[1]))
         self._X, self._seen = X, SeenRows(X)
-        self._features = features
-        self._neighbours = neighbours
-        self._gate = gate
-        self._secret = secret
+        self._features, self._neighbours = features, neighbours
+        self._gate, self._secret = gate, secret
         self._purse = purse or Purse()
         self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
         self._secret_streams = gate is None or gate.policy.secret_streams
@@ -196,6 +194,11 @@ class SiteServer:
         """Take note of what a run is about to do, or refuse it; ``sent`` is when a coordinator who signs has sent the plan."""
         if self._gate is not None:
             self._gate.admit(run, plan, sent)
+
+    def refused(self, run: str, reason: str) -> None:
+        """Write down that a run was refused whose plan was not read."""
+        if self._gate is not None:
+            self._gate.refused(run, reason)
 
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from ...errors import InputError, TooFewSitesError
+from ...release import __version__
 from ...runtime import Costs, Graph, Identity, Job, MailConnection, Outcome, Plan, Post, Request, Response, Sites
 from ..extras import check_limits, refuse_graph
 from .kits import PartyKit
@@ -165,6 +166,11 @@ class LoggedConnection(MailConnection):
         chosen, absent = super().announce(run, *plans)
         if chosen:
             log.info("run %s takes solver %s: not all sites allow %s", run, plans[chosen].solver, plans[0].solver)
+        for party in self.speakers().values():
+            if party.release != __version__:
+                log.warning(
+                    "%s, and the coordinator %s: run %s speaks protocol %d", party.told(), __version__, run, self.protocol
+                )
         for name, reason in sorted(absent.items()):
             log.warning("site %s takes no part in run %s: %s", name, run, reason)
         return chosen, absent

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from ...errors import FileError, InputError
+from ...release import __version__
 from ...runtime.forms import fits
 from ...storage import alone, parse_json, read_regular, replace_private, write_private_json, writing
 from ..extras import crypto
@@ -274,7 +275,12 @@ def read_kit(folder: str | Path | PartyKit, kind: str | tuple[str, ...], *engine
     if made_for is None:
         wanted = " or ".join(repr(kit.engine) for kit in engines)
         raise InputError(f"{folder} is a kit for engine {engine!r}; give one that was made for {wanted}")
-    if not made_for.oldest <= written <= FORMAT:
+    if written > FORMAT:
+        raise InputError(
+            f"{folder} is a kit of format {written}, which a later release of eigenpact made; this is {__version__}, which reads "
+            f"up to {FORMAT}: upgrade eigenpact here"
+        )
+    if written < made_for.oldest:
         raise InputError(
             f"{folder} is a kit of format {written}, and this eigenpact reads {made_for.oldest} to {FORMAT}: earlier ones "
             "lack the list of parties that the authority signs; make new kits with eigenpact federation init"

@@ -215,7 +215,7 @@ class Unable(SiteServer):
     """
 
     def __init__(self, name: str, error: EigenpactError, n_features: int) -> None:
-        self.name, self.n_features = name, n_features
+        self.name, self.n_features, self._gate = name, n_features, None
         told = "this site's table or policy cannot be used; its own log says why"
         self._error = error if isinstance(error, PolicyError) else SiteError(told)
 

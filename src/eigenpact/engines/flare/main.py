@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import EigenpactError
-from ..blas import ONE_THREAD
+from ...numerics.blas import ONE_THREAD
 from ..federation.running import keep_from_children
 from ..signals import heed
 from .kits import Kit

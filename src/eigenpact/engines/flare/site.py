@@ -15,8 +15,8 @@ import time
 
 from nvflare.collab import collab
 
+from ...numerics.blas import limited_blas
 from ...runtime import SiteEndpoint
-from ..blas import limited_blas
 from ..federation.left import Left
 from ..federation.sites import SiteFacts, Unable
 from .kits import DIGEST_VARIABLE, SITE_VARIABLE

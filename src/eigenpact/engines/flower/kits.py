@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FileError, InputError
+from ...numerics.blas import ONE_THREAD
 from ...storage import write_private, writing
 from .. import signals
-from ..blas import ONE_THREAD
 from ..extras import bring, crypto, missing
 from ..federation.kits import AUTHORITY_DAYS, EngineKit, Federation, check_new_folder, describe_kits
 from ..federation.parties import COORDINATOR, digest_of_root

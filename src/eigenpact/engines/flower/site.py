@@ -15,10 +15,10 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ...errors import EigenpactError
+from ...numerics.blas import limited_blas
 from ...runtime import SiteLedger
 from ...runtime.letters import run_of
 from ...runtime.site_ledger import shortened
-from ..blas import limited_blas
 from ..federation.left import Left
 from ..federation.sites import SiteFacts
 from .grid import letter, log_to_console, text_of

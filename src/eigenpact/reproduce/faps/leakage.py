@@ -12,8 +12,8 @@ import numpy as np
 from ...algorithms.consensus.subspace import Subspace
 from ...datasets import partition, spectral_problem
 from ...engines import InProcess
-from ...engines.blas import limited_blas
 from ...estimators import FederatedPCA
+from ...numerics.blas import limited_blas
 from ...numerics.linalg import Array
 from ...privacy import Eavesdropper, minimum_norm, symmetric
 from .. import drawing

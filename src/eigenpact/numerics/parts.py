@@ -1,0 +1,97 @@
+"""Threads over the rows of one site, for where a site is alone on its cores.
+
+Rows are taken in parts that depend on nothing but the shape of the rows, and what parts give is added up in their order.  So
+results have the same bits however many threads there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import reduce
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from .blas import limited_blas
+from .elsewhere import to_numpy
+from .linalg import Array
+
+Part = TypeVar("Part")
+
+_allowed = threading.local()
+
+
+@contextmanager
+def threads_for_rows(count: int) -> Iterator[None]:
+    """A context in which this thread may share the work on a site's rows with so many threads, itself among them."""
+    before = allowed_threads()
+    _allowed.count = count
+    try:
+        yield
+    finally:
+        _allowed.count = before
+
+
+def allowed_threads() -> int:
+    """How many threads may share the work on a site's rows: 1, unless it was said otherwise."""
+    return int(getattr(_allowed, "count", 1))
+
+
+def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iterator[Any]:
+    """What a function gives for every part, in their order; by as many threads as are allowed.
+
+    >>> with threads_for_rows(2):
+    ...     list(side_by_side(lambda part: part**2, range(5)))
+    [0, 1, 4, 9, 16]
+    """
+    count = allowed_threads()
+    if count == 1:
+        yield from map(function, parts)
+        return
+    under_way: deque[Future[Any]] = deque()
+    with limited_blas(1), ThreadPoolExecutor(count, thread_name_prefix="eigenpact-rows") as pool:
+        try:
+            for part in parts:
+                if len(under_way) == 2 * count:  # so that what waits to be added up stays small
+                    yield under_way.popleft().result()
+                under_way.append(pool.submit(function, part))
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def sum_of(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The sums of tuples of arrays, which are changed, added up where they lie."""
+    return reduce(_plus, parts)
+
+
+def _plus(sums: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
+    added = list(sums)
+    for i, part in enumerate(more):
+        added[i] += part
+    return tuple(added)
+
+
+def grouped(parts: Iterator[tuple[Any, ...]], count: int) -> Iterator[tuple[Any, ...]]:
+    """Sums of so many tuples at a time, one taken after the other.
+
+    >>> [float(total) for (total,) in grouped(iter([(1.0,), (2.0,), (4.0,)]), 2)]
+    [3.0, 4.0]
+    """
+    for first in parts:
+        yield sum_of(chain([first], islice(parts, count - 1)))
+
+
+def totals(parts: Iterable[tuple[Any, ...]]) -> tuple[Array, ...]:
+    """The sums of tuples of arrays as arrays of numpy."""
+    return tuple(map(to_numpy, sum_of(parts)))
+
+
+def total(parts: Iterable[Any]) -> Array:
+    """The sum of arrays as one of numpy."""
+    return totals((part,) for part in parts)[0]
