@@ -72,6 +72,10 @@ class RelayPost:
                 self._arrived.put((name, answer[1:] if answer[:1] == REPLY else None))
         except (EOFError, OSError):
             self._arrived.put(None)
+        except TypeError:  # a run that is stopped closes the pipe, perhaps between two looks at its handle
+            if not self._pipe.closed:
+                raise
+            self._arrived.put(None)
 
 
 def hang_up(pipe: Pipe) -> None:
