@@ -10,7 +10,7 @@ FILES ?= 5000
 SCHEDULES ?= 100
 MOMENTS ?= 20
 SEED ?= 0
-TABLES ?= statistical files consensus privacy security foundation engines exactness personalized robust graph
+TABLES ?= statistical files consensus privacy daily security foundation engines exactness personalized robust graph
 MINUTES ?= 90
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=

@@ -1,13 +1,13 @@
-"""Daily use: what commands take before they do anything, how they stop, and what is told when something is amiss."""
+"""Daily use: people who go by the pages, what commands take to begin, how they stop, what is told when something is amiss."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks import daily_commands, daily_federation
+from benchmarks import daily_commands, daily_federation, daily_people
 from benchmarks.table import Row
 
-GROUPS = (daily_commands, daily_federation)
+GROUPS = (daily_people, daily_commands, daily_federation)
 """Files with rows, in the order of the table; each has ``rows(size)``."""
 
 

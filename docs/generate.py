@@ -57,7 +57,9 @@ def commands_page() -> str:
         assert command is not None
         parts += _command(f"eigenpact {name}", command)
         if isinstance(command, click.Group):
-            for inner, part in command.commands.items():
+            for inner in command.list_commands(context):
+                part = command.get_command(context, inner)
+                assert part is not None
                 parts += _command(f"eigenpact {name} {inner}", part)
     return "\n".join(parts)
 

@@ -94,6 +94,10 @@ class ProgramError(EigenpactError, RuntimeError):
     """A program used a collective in a way its engine or kind of program does not allow."""
 
 
+class DoubtfulFeatureWarning(UserWarning):
+    """A column of a DataFrame is fitted as a feature, and looks to number the rows, or to hold days written as 20200131."""
+
+
 class NotConvergedWarning(UserWarning):
     """The solver stopped before it was certain of what was asked for; ``stop_reason_`` says why and what to do."""
 

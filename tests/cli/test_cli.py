@@ -126,3 +126,36 @@ def test_error_is_one_line_unless_debugging(tmp_path):
 def test_debug_raises_the_error_itself(run, monkeypatch):
     monkeypatch.setenv("EIGENPACT_DEBUG", "1")
     assert isinstance(run("show", "nowhere").exception, FileError)
+
+
+NUMERIC = ("numpy", "scipy", "sklearn", "pandas", "matplotlib", "rich", "eigenpact.runtime", "eigenpact.numerics")
+
+ASK_ALL = """
+import sys
+from typer.testing import CliRunner
+from eigenpact.cli.application import app
+from eigenpact.cli import COMMANDS
+import typer.main
+
+group = typer.main.get_command(app)
+asked = 0
+for name in COMMANDS:
+    inner = getattr(group.get_command(None, name), "makers", ())
+    for words in [[name]] + [[name, part] for part in inner]:
+        for option, code in (("--help", 0), ("--tyop", 2)):
+            done = CliRunner().invoke(app, [*words, option], prog_name="eigenpact")
+            assert done.exit_code == code, (words, option, done.output)
+            if code:
+                assert done.stderr.startswith(f"error: eigenpact {' '.join(words)}: no such option"), done.stderr
+                assert done.stderr.count("\\n") == 1, done.stderr
+            asked += 1
+print(asked, *(name for name in sys.argv[1:] if name in sys.modules))
+"""
+
+
+def test_help_and_misspelt_options_import_nothing_that_computes():
+    """Of every command, and of every command of a group; one line tells what was misspelt."""
+    done = subprocess.run([sys.executable, "-c", ASK_ALL, *NUMERIC], capture_output=True, text=True, check=True)
+    asked, *imported = done.stdout.split()
+    assert int(asked) >= 2 * (len(COMMANDS) + 14)
+    assert imported == []

@@ -110,13 +110,13 @@ def test_what_does_not_apply_is_told(run):
     result = run("compare", *FILES, "-k", 0.9)
     assert result.exit_code == 0
     assert cells(table(result.stdout)["subspace"]) == ["-"] * 6 + ["not applicable"]
-    assert "subspace: not applicable: n_components=0.9 (a share of the variance) needs" in result.stdout
+    assert "subspace: not applicable: -k 0.9 (a share of the variance) needs" in result.stdout
 
 
 def test_none_converged_is_exit_code_1(run):
     result = run("compare", *FILES, "-k", 2, "--solver", "subspace", "--max-rounds", 1)
     assert result.exit_code == 1
-    assert "subspace: not converged: max_rounds=1 reached" in result.stdout
+    assert "subspace: not converged: --max-rounds 1 reached" in result.stdout
     assert set(table(result.stdout)) & {*joint_solvers()} == {"subspace"}
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from eigenpact.cli.commands import demo
 from eigenpact.report.comparison import candidates
 
 
@@ -33,7 +32,7 @@ def test_every_solver_agrees_with_the_pooled_answer(run):
 @pytest.fixture
 def few_solvers(monkeypatch):
     """A demo of some solvers, for what does not depend on them."""
-    monkeypatch.setattr(demo, "candidates", partial(candidates, solvers=["gram", "krylov"]))
+    monkeypatch.setattr("eigenpact.report.comparison.candidates", partial(candidates, solvers=["gram", "krylov"]))
 
 
 @pytest.mark.usefixtures("few_solvers")

@@ -190,3 +190,14 @@ def test_files_that_cannot_be_described(run):
     assert "must end in .toml" in run("describe", "t.csv", "-o", "t.csv").stderr
     assert run("describe", "t.csv", "-o", "t.csv.toml").exit_code == 0
     assert "exists already" in run("describe", "t.csv", "-o", "t.csv.toml").stderr
+
+
+def test_marks_are_asked_about_under_the_agreed_name(run):
+    """All keys of a description have it, so what a remark says can be written as it stands."""
+    Path("a.csv").write_text("Nr;Age;Rate\n" + "".join(f"p{i};{40 + i};{60 + i}\n" for i in range(30)) + "x;55;-9\n")
+    assert run("describe", "a.csv", "--features", "age,rate", "-o", "a.csv.toml").exit_code == 0
+    text = Path("a.csv.toml").read_text()
+    (asked,) = [line for line in text.splitlines() if "DECIDE" in line]
+    assert asked.endswith('add below [missing_in]: "rate" = [-9]')
+    Path("a.csv.toml").write_text(f"{text}\n[missing_in]\n{asked.rpartition(': ')[2]}\n")
+    assert np.isnan(read_table("a.csv").X).nonzero()[0].tolist() == [30]

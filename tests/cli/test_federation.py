@@ -32,6 +32,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.engines.federation import reissue
 
+from eigenpact.data.site_rows import open_rows
 from eigenpact.engines.federation.sites import SiteFacts
 from eigenpact.engines.flare.site import SITE_VARIABLE
 
@@ -65,8 +66,7 @@ def kits(made: Path, tmp_path: Path) -> Path:
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
     """Commands that would have taken this process over."""
     became: list[tuple[list[str], dict[str, str]]] = []
-    for module in (site, coordinator):
-        monkeypatch.setattr(module, "become", lambda command, environment: became.append((command, environment)))
+    monkeypatch.setattr(site, "become", lambda command, environment: became.append((command, environment)))
     return became
 
 
@@ -277,6 +277,19 @@ def test_check_names_what_is_wrong(kits: Path, run: Callable[..., Any], tmp_path
     told = " ".join(result.stdout.split())
     assert "lacks the agreed columns bmi" in told
     assert message in told
+
+
+def test_check_repeats_what_nobody_has_decided(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    described = tmp_path / "south.csv.toml"
+    described.write_text("# DECIDE: column 2: -9 occurs 1 times\nmissing = []\n")
+    (kits / "south" / "site.toml").write_text(f'data = "{tmp_path / "south.csv"}"\n')
+    result = run("site", "check", kits / "south" / "site.toml")
+    assert result.exit_code == 0, result.output
+    assert "DECIDE: column 2: -9 occurs 1 times" in result.stdout
+    assert "decide, and delete the remarks in south.csv.toml" in result.stdout
+    assert "features     look" in result.stdout
+    described.write_text("missing = []\n")
+    assert "features     ok" in run("site", "check", kits / "south" / "site.toml").stdout
 
 
 def test_check_suggests_a_description(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
@@ -587,3 +600,21 @@ def test_a_consortium_may_agree_on_the_variants_of_a_file(tmp_path: Path) -> Non
     consortium = tmp_path / "consortium.toml"
     consortium.write_text(re.sub(r"features = .*", 'features = "agreed.bim"', CONSORTIUM))
     assert federation.read_consortium(consortium).features == ("rs1 1:10 A/G", "rs2 1:20 C/T")
+
+
+def test_columns_that_nobody_agreed_on_are_not_looked_at(kits: Path, run: Callable[..., Any], tmp_path: Path) -> None:
+    """Whatever they hold; and rows are the same bits as without them."""
+    bare = (tmp_path / "south.csv").read_text().splitlines()
+    header, *lines = bare
+    wider = [f"{header},comment,nr", *(f"{line},hello; {i} ?,{i}" for i, line in enumerate(lines))]
+    (tmp_path / "wide.csv").write_text("\n".join(wider) + "\n")
+    features = Kit.read(kits / "south", "site").federation.features
+    expected = open_rows("south", str(tmp_path / "south.csv"), features)
+    assert open_rows("south", str(tmp_path / "wide.csv"), features).tobytes() == expected.tobytes()
+    (kits / "south" / "site.toml").write_text(f'data = "{tmp_path / "wide.csv"}"\n')
+    result = run("site", "check", kits / "south" / "site.toml")
+    assert result.exit_code == 0, result.output
+    assert "nr" not in result.stdout.split()
+    (tmp_path / "lacks.csv").write_text("\n".join(wider).replace("bmi", "BMI_") + "\n")
+    (kits / "south" / "site.toml").write_text(f'data = "{tmp_path / "lacks.csv"}"\n')
+    assert "'hello; 0 ?' is not a number" in " ".join(run("site", "check", kits / "south" / "site.toml").stdout.split())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.cli.commands import coordinator, site
+from eigenpact.cli.commands import site
 from eigenpact.engines.federation.sites import SiteFacts
 from eigenpact.engines.flower.app import SETTINGS
 from eigenpact.engines.flower.engine import free_port
@@ -40,8 +40,7 @@ def kits(run: Callable[..., Any], tmp_path: Path) -> Path:
 def taken_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
     """Commands that would have taken this process over."""
     became: list[tuple[list[str], dict[str, str]]] = []
-    for module in (site, coordinator):
-        monkeypatch.setattr(module, "become", lambda command, environment: became.append((command, environment)))
+    monkeypatch.setattr(site, "become", lambda command, environment: became.append((command, environment)))
     return became
 
 
@@ -134,7 +133,7 @@ def test_coordinator_start_says_that_a_proxy_is_needed(
     def served(_: FlowerKit) -> Iterator[Any]:
         yield SimpleNamespace(wait=lambda: 0)
 
-    monkeypatch.setattr(coordinator, "serving", served)
+    monkeypatch.setattr("eigenpact.engines.flower.engine.serving", served)
     port = free_port()
     for host in ("localhost", "pca.example.org"):
         (tmp_path / "c.toml").write_text(CONSORTIUM.format(port=port).replace("localhost", host) + 'engine = "flower"\n')
@@ -151,3 +150,17 @@ def test_an_expired_or_foreign_site_does_not_start(kits: Path, run: Callable[...
     assert result.exit_code == 2
     assert "does not belong to site.pub" in " ".join(result.stdout.split())
     assert taken_over == []
+
+
+def test_a_second_description_does_not_change_what_a_node_answers_by(
+    run: Callable[..., Any], refused: Callable[..., str], tmp_path: Path
+) -> None:
+    words = ("site", "describe", "north", "--data", "north.csv", "-o", "north.json")
+    assert run(*words).exit_code == 0
+    before = (tmp_path / "north.json").read_bytes()
+    (tmp_path / "other.toml").write_text('solvers = ["gram"]\n')
+    told = refused(*words, "--policy", "other.toml")
+    assert "stop the node first and give --overwrite" in " ".join(told.split())
+    assert (tmp_path / "north.json").read_bytes() == before
+    assert run(*words, "--policy", "other.toml", "--overwrite").exit_code == 0
+    assert (tmp_path / "north.json").read_bytes() != before

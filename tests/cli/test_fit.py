@@ -262,3 +262,12 @@ def test_a_column_without_entries_is_named(run, missing):
     done = run("fit", "allna.csv", "-k", 1, "-o", "model", "--missing", missing)
     assert done.exit_code == 2
     assert "feature 'bmi': every entry is missing at every site" in done.stderr
+
+
+def test_a_journal_of_another_run_is_told_in_words_of_the_command_line(run, refused):
+    """Seeds are told as another, since those in the journal are drawn from what was typed."""
+    words = ("fit", "north.csv", "south.csv", "--journal", "j", "-q")
+    assert run(*words, "-k", 3, "-o", "model").exit_code == 0
+    told = " ".join(refused(*words, "-k", 2, "-o", "other", "--max-rounds", 10, "--seed", 4).split())
+    assert "--max-rounds was 3000, now it is 10; -k was 3, now it is 2; --seed was another" in told
+    assert "journal has" not in told

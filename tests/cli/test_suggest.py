@@ -94,3 +94,24 @@ def test_too_few_rows_to_hide_entries_of_are_told_as_such(refused: Any) -> None:
     for method in ("held-out", "elbow"):
         told = refused("suggest", "one.csv", "-q", "--method", method)
         assert f"--method {method} needs at least two rows and two features; there are 2 and 1" in told
+
+
+def test_one_file_of_several_sites_with_columns_that_are_no_features(run: Any, refused: Any, tmp_path: Path) -> None:
+    """As from a file for each site."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 6)) * 3 + rng.normal(size=(120, 6))
+    names = [f"x{j}" for j in range(6)]
+    lines = [",".join(["nr", "clinic", "remark", *names])]
+    lines += [",".join([str(i), "ab"[i % 2], "7", *map(repr, row)]) for i, row in enumerate(X.tolist())]
+    (tmp_path / "all.csv").write_text("\n".join(lines) + "\n")
+    for at, site in enumerate("ab"):
+        part = [",".join(names), *(",".join(map(repr, row)) for row in X[at::2].tolist())]
+        (tmp_path / f"{site}.csv").write_text("\n".join(part) + "\n")
+    options = ("--by", "clinic", "--id", "nr", "--drop", "remark", "--method", "parallel", "--json", "one.json")
+    result = run("suggest", "all.csv", *options, "--prepare", "scale")
+    assert result.exit_code == 0, result.stderr
+    assert "Components of 2 sites" in result.stdout
+    assert run("suggest", "a.csv", "b.csv", "--method", "parallel", "--prepare", "scale", "--json", "two.json").exit_code == 0
+    assert json.loads((tmp_path / "one.json").read_text()) == json.loads((tmp_path / "two.json").read_text())
+    assert json.loads((tmp_path / "one.json").read_text())["n_components"] == 2
+    assert "--prepare" in refused("suggest", "a.csv", "--prepare", "magic")

@@ -118,7 +118,7 @@ def test_bad_models(refused, model):
     assert "is not a model folder" in refused("transform", "north.csv", "north.csv", "-o", "scores.csv")
     manifest = model / "manifest.json"
     facts = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(facts | {"format_version": 3}))
+    manifest.write_text(json.dumps(facts | {"format_version": 4}))
     assert "upgrade eigenpact" in refused("transform", model, "north.csv", "-o", "scores.csv")
     manifest.write_text(json.dumps(facts))
     damaged = bytearray((model / "arrays.npz").read_bytes())

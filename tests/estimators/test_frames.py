@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import eigenpact as ep
-from eigenpact.errors import InputError
+from eigenpact.errors import DoubtfulFeatureWarning, InputError
 
 N, NAMES = 95, ["age", "bmi", "rate", "dose"]
 
@@ -107,3 +107,20 @@ def test_a_number_is_no_name(fit: str) -> None:
     assert set(ep.FederatedPCA(2).fit(df, sites="0").sites_) == {"north", "south", "west"}
     with pytest.raises(InputError, match=r"sites: .*; give one label per row"):
         ep.FederatedPCA(2).fit(df[[1, 2]], sites=df[[3, 4]].to_numpy())
+
+
+@pytest.mark.parametrize("way", ["labels", "one", "several"])
+def test_columns_that_number_rows_or_hold_days_are_warned_of(way):
+    """By their names, where fit was called; others are not, nor is a table without names."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(20, 2)), columns=["age", "bmi"])
+    table["case"], table["visit"] = rng.permutation(20) + 100, 20200101 + np.arange(20) % 9
+    rows = {"labels": table.assign(site=["a", "b"] * 10), "one": table, "several": {"a": table[:10], "b": table[10:]}}[way]
+    with pytest.warns(DoubtfulFeatureWarning, match="column 'visit' holds days written as numbers, such as 20200131") as told:
+        ep.FederatedPCA(1).fit(rows, sites="site" if way == "labels" else None)
+    (warning,) = told
+    assert warning.filename == __file__
+    assert ("column 'case' holds whole numbers one after the other" in str(warning.message)) == (way != "several")
+    plain = table[["age", "bmi"]]
+    ep.FederatedPCA(1).fit(plain)  # warnings are errors here
+    ep.FederatedPCA(1).fit(table.to_numpy())

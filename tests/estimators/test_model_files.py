@@ -181,8 +181,8 @@ def test_folders_that_are_no_models(tmp_path: Path, model: Path):
 
 
 def test_newer_format(model: Path):
-    edit(model, format_version=3, eigenpact="9.0")
-    with pytest.raises(FileError, match=r"model format 3, written by eigenpact 9\.0.*upgrade eigenpact"):
+    edit(model, format_version=4, eigenpact="9.0")
+    with pytest.raises(FileError, match=r"model format 4, written by eigenpact 9\.0.*upgrade eigenpact"):
         load_model(model)
 
 

@@ -71,7 +71,7 @@ def test_it_can_be_used_without_eigenpact(file: Path):
     ("change", "told"),
     [
         (lambda m: m.update(format="other"), "is not a model written by eigenpact export"),
-        (lambda m: m.update(format_version=9), "up to 1 are read here: upgrade"),
+        (lambda m: m.update(format_version=9), "up to 2 are read here: upgrade"),
         (lambda m: m.update(format_version="1"), "is damaged .*format_version is '1'"),
         (lambda m: m.pop("sites"), "is damaged .*'sites' is missing"),
         (lambda m: m["arrays"].pop("mean"), "'arrays' must be components"),

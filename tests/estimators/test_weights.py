@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 
 import eigenpact as ep
 from eigenpact.algorithms.graph.features import dense
-from eigenpact.errors import EigenpactError, InputError, InputTypeError
+from eigenpact.errors import EigenpactError, FileError, InputError, InputTypeError
 from eigenpact.estimators.model_files import load_model, save_model
 from eigenpact.estimators.registry import solvers_for
 from eigenpact.numerics.metrics import largest_sine
@@ -294,3 +294,41 @@ def test_versions_of_rows_tell_weights_apart() -> None:
     assert changed_rows(plain, row_hashes(weighted(X, w), b"s")) == 1
     w[3:5] = 2.0
     assert changed_rows(plain, row_hashes(weighted(X, w), b"s")) == 2
+
+
+def test_shares_are_refused_at_each_site_of_several():
+    """They add up to the number of sites, and every site would count as one row; a single row of weight 1 is what it says."""
+    rng = np.random.default_rng(0)
+    rows = {"A": rng.normal(size=(30, 3)), "B": rng.normal(size=(20, 3)), "C": rng.normal(size=(25, 3))}
+    shares = {name: np.full(len(X), 1 / len(X)) for name, X in rows.items()}
+    with pytest.raises(InputError, match=r"site 'A': sample_weight adds up to 1, .*multiply them by the number of rows, 30"):
+        ep.FederatedPCA(1).fit(rows, sample_weight=shares)
+    counts = {name: weights * len(weights) for name, weights in shares.items()}
+    np.testing.assert_allclose(
+        ep.FederatedPCA(1).fit(rows, sample_weight=counts).components_, ep.FederatedPCA(1).fit(rows).components_, atol=1e-12
+    )
+    ep.FederatedPCA(1).fit({"A": rows["A"], "B": rows["B"][:1]}, sample_weight={"A": np.ones(30), "B": [1.0]})
+
+
+def test_rows_of_weight_zero_must_be_finite():
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    X[3, 1] = np.nan
+    weights = np.ones(10)
+    weights[3] = 0
+    with pytest.raises(InputError, match=r"1 NaN; only finite numbers .*rows of weight 0 must be finite, too: leave them out"):
+        ep.FederatedPCA(1).fit(X, sample_weight=weights)
+    with pytest.raises(InputError) as plain:
+        ep.FederatedPCA(1).fit(X)
+    assert "weight" not in str(plain.value)
+
+
+def test_a_model_with_another_sum_of_weights_is_damaged(tmp_path):
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    save_model(ep.FederatedPCA(1).fit(X, sample_weight=np.arange(1.0, 11)), tmp_path / "model")
+    manifest = tmp_path / "model" / "manifest.json"
+    text = manifest.read_text()
+    assert '"weight_sum": 55.0' in text
+    for nonsense in ("1e9", "54.0"):
+        manifest.write_text(text.replace('"weight_sum": 55.0', f'"weight_sum": {nonsense}'))
+        with pytest.raises(FileError, match=r"'weight_sum' is .*, by which the variances are not divided"):
+            load_model(tmp_path / "model")

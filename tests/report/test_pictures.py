@@ -96,3 +96,11 @@ def test_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(FileError, match="No space left on device"):
         pictures.save_picture(figure, tmp_path / "p.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_have_their_labels_colours():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    (ax,) = pictures.scores(points, [0.5, 0.2], ["b", "a", "b"] * 10).axes
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["b", "a"]
+    np.testing.assert_array_equal(ax.collections[1].get_offsets(), points[1::3])
+    assert pictures.scores(points, [0.5, 0.2]).axes[0].get_legend() is None

@@ -128,5 +128,22 @@ def test_families_without_a_total_variance(make):
     fitted = make.fit(rows)
     name = next(iter(rows))
     assert ep.plot.scores(fitted, rows[name]).get_xlabel() == "score on PC1"
+    if not any(record.kkt is not None for record in fitted.history_):
+        with pytest.raises(InputError, match="draw traffic; what its rounds tell instead is in history_"):
+            ep.plot.convergence(fitted)
     with pytest.raises(InputError, match=r"has no shares of variance to draw; ep\.plot\.loadings"):
         ep.plot.scree(fitted)
+
+
+def test_the_legend_of_25_sites_covers_no_point():
+    rng = np.random.default_rng(3)
+    rows = {f"clinic{i}": rng.normal(size=(8, 3)) for i in range(25)}
+    figure = Figure(layout="constrained")
+    ax = ep.plot.scores(ep.FederatedPCA(2).fit(rows), rows, ax=figure.subplots())
+    figure.draw_without_rendering()
+    legend = ax.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == list(rows)
+    box = legend.get_window_extent()
+    assert not box.overlaps(ax.patch.get_window_extent())
+    assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    assert box.x1 <= figure.bbox.x1

@@ -74,3 +74,19 @@ def test_rows_of_another_library_are_taken() -> None:
     assert found.table == truth.table
     labels = np.where(np.arange(len(X)) < 90, "a", "b")
     assert ep.suggest_components(xp.asarray(X), sites=labels, max_components=3, random_state=0).table == truth.table
+
+
+@pytest.mark.parametrize("method", ["held-out", "parallel", "elbow"])
+def test_rows_are_prepared_first(method: Any) -> None:
+    """As if they were given as they are after preparation, of which constant features are no part."""
+    rng = np.random.default_rng(2)
+    counts = rng.poisson(np.exp(rng.normal(size=(90, 2)) @ rng.normal(size=(2, 9)) * 0.8 + 2)).astype(float)
+    counts[:, 4] = 0
+    logs = np.log1p(counts / counts.sum(axis=1, keepdims=True) * 1e4)[:, [j for j in range(9) if j != 4]]
+    chosen: dict[str, Any] = {"max_components": 5, "method": method, "random_state": 0}
+    labels = np.repeat(["a", "b"], [50, 40])
+    found = ep.suggest_components(counts, sites=labels, prepare=[ep.prepare.LogNormalize(1e4)], **chosen)
+    expected = ep.suggest_components(logs, sites=labels, **chosen)
+    assert found.n_components == expected.n_components
+    for row, same in zip(found.table, expected.table, strict=True):
+        assert row == pytest.approx(same, rel=1e-6, abs=1e-9)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import click
 import typer
+import typer.core
 from typer.core import TyperGroup
 
 from ..errors import EigenpactError
 from . import ABOUT, COMMANDS, INTERRUPTED, START, VERSION_HELP, Command, help_text, unknown_text, version_text
+
+typer.core.HAS_RICH = False  # help is plain text, as that of eigenpact itself; importing rich takes longer than all the rest
+
+WIDE = {"max_content_width": 120}
+"""Help is as wide as the terminal, up to here."""
 
 MORE_MEMORY = "give fit or transform for example --memory 1GB, ask for fewer components, or leave out columns"
 
@@ -96,29 +103,69 @@ def _tell(text: str) -> None:
     sys.stderr.flush()
 
 
+class Parts(TyperGroup):
+    """The commands of a group, each made when it is called: to read their options takes longer than most words need."""
+
+    makers: dict[str, Callable[[], click.Command]]
+    summaries: dict[str, str]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (as click has it)
+        """Their names; none is made."""
+        return list(self.makers)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 (as click has it)
+        """One of them; for a name that there is not all are made, so that a near one can be suggested."""
+        for name in [cmd_name] if cmd_name in self.makers else self.makers:
+            if name not in self.commands:
+                self.commands[name] = self.makers[name]()
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 (as click has it)
+        """The list of them in the group's help."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries.items()))
+
+
 def _load(name: str) -> click.Command:
     """Import a subcommand, or a group of them."""
     command = COMMANDS[name]
     module = _module(command)
     if not hasattr(module, "app"):
-        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        _add(group, name, command)
-    else:
-        group = typer.Typer(no_args_is_help=True, add_completion=False, help=module.app.info.help)
-        group.registered_commands += module.app.registered_commands
-        for inner, part in command.more:
-            _add(group, inner, part)
-    found = typer.main.get_command(group)
-    found.name = name
-    return found
+        return _made(name, module.command, command.example)
+    group = Parts(name=name, help=module.app.info.help, no_args_is_help=True, context_settings=WIDE)
+    group.makers = {str(info.name): partial(_from, info) for info in module.app.registered_commands}
+    group.makers |= {inner: partial(_part, inner, part) for inner, part in command.more}
+    group.summaries = {str(info.name): _first_sentence(info.callback.__doc__) for info in module.app.registered_commands}
+    group.summaries |= {inner: part.summary for inner, part in command.more}
+    return group
+
+
+def _first_sentence(text: str) -> str:
+    """What a function's text begins with, up to its first full stop or its first empty line."""
+    return " ".join(re.split(r"(?<=\.)\s|\n\s*\n", text.strip(), maxsplit=1)[0].split())
 
 
 def _module(command: Command) -> Any:
     return import_module(f"{__package__}.commands.{command.module}")
 
 
-def _add(group: typer.Typer, name: str, command: Command) -> None:
-    group.command(name, epilog=f"Example: eigenpact {command.example}")(_module(command).command)
+def _part(name: str, part: Command) -> click.Command:
+    return _made(name, _module(part).command, part.example)
+
+
+def _made(name: str, function: Callable[..., None], example: str) -> click.Command:
+    group = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=WIDE)
+    group.command(name, epilog=f"Example: eigenpact {example}")(function)
+    return _from(group.registered_commands[0])
+
+
+def _from(info: Any) -> click.Command:
+    """A command of what typer has registered."""
+    group = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=WIDE)
+    group.registered_commands.append(info)
+    found = typer.main.get_command(group)
+    found.name = info.name
+    return found
 
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)

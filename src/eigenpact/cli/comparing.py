@@ -21,6 +21,7 @@ from .consoles import harmless, stderr, stdout, tell
 from .outputs import check_json, check_picture
 from .progress import shown_status
 from .site_files import parse_components, read_together
+from .wording import in_options
 
 SOLVER_WIDTH = 12
 """Columns of text that a solver's name keeps on narrow terminals."""
@@ -87,7 +88,7 @@ def compare_files(
 
 def _in_short(run: Run) -> str:
     if run.rounds is None:
-        return f"{run.outcome}: {run.reason}"
+        return f"{run.outcome}: {in_options(run.reason)}"
     return f"{run.outcome}, rounds {run.rounds}, KKT {run.kkt:.1e}, {run.seconds:.2f} s"
 
 
@@ -173,7 +174,7 @@ def _remarks(comparison: Comparison, own: str) -> Iterator[str]:
         yield f"The {COORDINATOR}'s own site is taken to be {own}."
     for run in comparison.runs:
         if run.outcome != CONVERGED:
-            yield f"{run.name}: {run.outcome}: {run.reason}"
+            yield f"{run.name}: {run.outcome}: {in_options(run.reason)}"
 
 
 def _revealed(comparison: Comparison) -> Table:

@@ -16,12 +16,17 @@ This folder is for the data manager of {party} alone: it holds private keys. Nob
 
 1. Install eigenpact on the machine that holds your table: `pip install 'eigenpact[{extra}]'`.
 2. Write the path of your table into `site.toml`, at `data`. It needs the columns {features}.
-3. Read `policy.toml`: what may be asked of your table, whoever asks. Change what is too much.
-4. Look whether all is in place. Nothing is sent:
+3. If your export has decimal commas, other names of columns, or marks such as -9 for what was not measured, describe it. Answer
+   the remarks that begin with DECIDE in what this writes, and delete them. The export itself is never changed:
+
+       eigenpact describe patients.csv --kit {party} -o patients.csv.toml
+
+4. Read `policy.toml`: what may be asked of your table, whoever asks. Change what is too much.
+5. Look whether all is in place. Nothing is sent:
 
        eigenpact site check {party}/site.toml
 
-5. Start. The site then answers the coordinator, at {host}:{port}, until you stop it with Ctrl-C; no port need be opened here:
+6. Start. The site then answers the coordinator, at {host}:{port}, until you stop it with Ctrl-C; no port need be opened here:
 
        eigenpact site start {party}
 

@@ -27,6 +27,9 @@ SOLVERS = (
 )
 """Solvers of this package for the joint PCA, by name; those of other packages are found when they are asked for."""
 
+BETWEEN = ("nvflare", "flower")
+"""Engines between institutions, by name."""
+
 
 @dataclass(frozen=True)
 class ColumnOptions:

@@ -52,8 +52,8 @@ def in_order(pca: FederatedPCA, table: Table, file: Path) -> Any:
 class _Sketch:
     """Scores on the first two components, kept while they are written, for a picture."""
 
-    def __init__(self, picture: Path | None) -> None:
-        self.picture, self.points = picture, list[np.ndarray[Any, Any]]()
+    def __init__(self, picture: Path | None, labels: Sequence[str] | None = None) -> None:
+        self.picture, self.labels, self.points = picture, labels, list[np.ndarray[Any, Any]]()
 
     def watch(self, parts: Iterable[Part]) -> Iterator[Part]:
         """The same parts."""
@@ -69,7 +69,7 @@ class _Sketch:
         from ..report import pictures
 
         shares = [float(share) for share in pca.explained_variance_ratio_[:2]]
-        pictures.save_picture(pictures.scores(np.concatenate(self.points), shares), self.picture)
+        pictures.save_picture(pictures.scores(np.concatenate(self.points), shares, self.labels), self.picture)
         tell(stdout(), f"The picture is in {self.picture}")
 
 
@@ -82,9 +82,10 @@ def write_projections(
     errors: bool,
     shrinkage: str,
     picture: Path | None = None,
+    labels: Sequence[str] | None = None,
 ) -> None:
     """Write scores of rows in which entries or columns are missing, and tell what was."""
-    X, sketch = _placed(pca, table, file), _Sketch(picture)
+    X, sketch = _placed(pca, table, file), _Sketch(picture, labels)
     by_prior = 0
 
     def counted(parts: Iterator[Part]) -> Iterator[Part]:
@@ -129,9 +130,16 @@ def check_target(output: Path, file: Path, overwrite: bool, *, errors: bool = Fa
     check_scores_target(output, overwrite=overwrite, errors=errors)
 
 
-def write_scores(output: Path, pca: FederatedPCA, X: Any, row_ids: Sequence[str] | None, picture: Path | None = None) -> None:
-    """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell."""
-    sketch = _Sketch(picture)
+def write_scores(
+    output: Path,
+    pca: FederatedPCA,
+    X: Any,
+    row_ids: Sequence[str] | None,
+    picture: Path | None = None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Write the scores (n_rows x k) of rows whose columns are as the model has them, and tell; labels colour the picture."""
+    sketch = _Sketch(picture, labels)
     with closing(scores_of(pca, X)) as parts:
         files = write_parts(output, sketch.watch(parts), Scored(pca, int(X.shape[0]), row_ids))
     _tell_written(files, pca, X)

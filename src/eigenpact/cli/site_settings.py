@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data.description import Description
-from ..data.readers import Table, read_table
+from ..data.readers import Table
+from ..data.site_rows import read_agreed
 from ..engines.federation.kits import PartyKit
 from ..engines.federation.running import FACTS, started
 from ..engines.federation.sites import SiteFacts
@@ -125,9 +126,9 @@ class SiteFile:
         others = places.get("policy"), places.get("ledger"), timeout, places.get("description")
         return cls.of(places.get("kit", folder), places["data"], *others)
 
-    def table(self) -> Table:
-        """The site's table, read by its description."""
-        return read_table(self.data, None if self.description is None else Description.read(self.description))
+    def table(self, features: tuple[str, ...] | int) -> Table:
+        """The site's table, read by its description; of one that has all agreed columns, these alone."""
+        return read_agreed(self.data, None if self.description is None else Description.read(self.description), features)
 
     @classmethod
     def given(

@@ -69,7 +69,8 @@ def between_in_words(pca: FederatedPCA) -> str:
         told += f", {100 * before:.1f} % before the rows were prepared"
     modelled = any(step.kind == "expect" for step in pca.preparation_)  # by one mean for all
     if after >= MUCH and pca.center != "site" and not modelled:
-        rule = ", where the sites' policies say allow_site_means = true" if were_secured(pca.ledger_) else ""
+        between = were_secured(pca.ledger_) or not isinstance(pca.engine, str)  # institutions, whose policies have a say
+        rule = ", where the sites' policies say allow_site_means = true" if between else ""
         return f"{told}: if sites differ by how they measure, and not by whom, use --center site{rule}"
     if before is not None and before >= MUCH and after < before / 2:
         return f"{told}: preparation has taken most of it out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -162,6 +163,12 @@ def checked_weights(name: str, weights: Any, n: int, called: str = "sample_weigh
         raise InputError(
             f"{whose} of row {found.argmax()} is {found.max():.3g}, which is too large; divide all weights by one number, for "
             "example so that their mean is 1"
+        )
+    several = int(np.count_nonzero(found))
+    if several > 1 and abs(math.fsum(found.tolist()) - 1) <= 1e-9:
+        raise InputError(
+            f"{whose} adds up to 1, so they are shares, by which every site would count the same, as one row; a weight is how "
+            f"often a row counts: multiply them by the number of rows, {several}"
         )
     return found
 

@@ -114,6 +114,7 @@ class _Columns:
         index = _pandas_index(schema.metadata, names)
         ids = next((names.index(name) for name in index if kinds[name] == "text"), None)
         agreed = {name: description.rename.get(name, name) for name in names}
+        description = description.narrowed(list(agreed.values()))
         said = {*description.categorical, *description.labels, *description.drop, *(description.columns or ())}
         silent = [name for name in names if agreed[name] not in said and agreed[name] != description.id]
         texts = [agreed[name] for name in silent if kinds[name] == "text" and name not in index and description.columns is None]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class Description:
         The column that says how often each row counts; it is no feature.
     dataset : str, or None
         Name of the table within a file that holds several (HDF5, zarr, npz).
+    wanted : tuple of str, or None
+        Not said in a file: the columns that are agreed on.  Where a file has all of them, others are not looked at.
     """
 
     columns: tuple[str, ...] | None = None
@@ -75,6 +77,7 @@ class Description:
     labels: tuple[str, ...] = ()
     weights: str | None = None
     dataset: str | None = None
+    wanted: tuple[str, ...] | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Description:
@@ -105,7 +108,7 @@ class Description:
         Traceback (most recent call last):
         eigenpact.errors.InputError: unknown key 'colums' (did you mean 'columns'?); known are columns, drop, ...
         """
-        known = [each.name for each in fields(cls)]
+        known = list(CHECKS)
         unknown = sorted(set(facts) - set(known))
         if unknown:
             raise InputError(f"unknown key {unknown[0]!r}{did_you_mean(unknown[0], known)}; known are {', '.join(known)}")
@@ -135,6 +138,20 @@ class Description:
         used = self.columns if self.columns is None else tuple(name for name in self.columns if name not in drop)
         all_dropped = tuple(dict.fromkeys((*self.drop, *drop)))
         return replace(self, columns=used, drop=all_dropped, id=self.id if id is None else id, labels=labels)
+
+    def narrowed(self, names: Sequence[str]) -> Description:
+        """The same for a file whose columns have these agreed names: without those that nobody wants.
+
+        >>> Description(wanted=("bmi", "age"), weights="w").narrowed(["nr", "age", "w", "bmi", "town"]).columns
+        ('age', 'w', 'bmi')
+        >>> Description(wanted=("bmi", "age")).narrowed(["nr", "age"]).columns is None
+        True
+        """
+        if self.wanted is None or self.columns is not None or not {*self.wanted} <= {*names}:
+            return self
+        texts = {*self.categorical, *self.labels, *self.drop}
+        used = {*self.wanted, self.weights} - texts
+        return replace(self, columns=tuple(name for name in names if name in used), wanted=None)
 
     @property
     def is_empty(self) -> bool:

@@ -35,10 +35,11 @@ LIKELY_MISSING = (
 """Cells that often stand for a missing number, but may mean something else; small letters."""
 
 DATE = re.compile(
-    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.](?:\d\d|\d{4})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .-]+\d{4}"
+    r"(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{4}[-/](?:0?[1-9]|1[0-2])"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.](?:\d\d|\d{4})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .-]+\d{4}"
     r"|[A-Za-z]{3,9} \d{1,2},? \d{4})(?:[ T]\d{1,2}:\d\d.*)?"
 )
-"""A day, perhaps with a time, as people and programs write it."""
+"""A day, perhaps with a time, or a month, as people and programs write it."""
 
 ID_HEADERS = frozenset({"", "id", "sample", "index", "row"})
 
@@ -132,6 +133,7 @@ def arrange(
     """The layout of a table whose columns have names; ``ids`` is the column that looks like one of row names."""
     own = tuple(header)
     agreed = [description.rename.get(name, name) for name in own]
+    description = description.narrowed(agreed)
     where = {name: j for j, name in enumerate(agreed)}
     _check_names(own, agreed, description, problems, more.get("line", 1))
     more.pop("line", None)

@@ -1,4 +1,4 @@
-"""Columns that number the rows, such as patient_id: they would be features, and mean nothing as such."""
+"""Columns that number the rows, such as patient_id, or hold days as 20200131: as features they mean nothing as such."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def may_number(name: str) -> bool:
 
 def numberings(table: Table, said: Description) -> list[str]:
     """A note for every feature that seems to number the rows, by its name or its numbers, unless the description asks for it."""
-    X, asked = table.X, (*(said.columns or ()), *said.units)
+    X, asked = table.X, (*(said.columns or ()), *said.units, *(said.wanted or ()))
     if table.variants is not None or sparse.issparse(X) or (isinstance(X, RowSource) and X.sparse):
         return []
     rows = np.asarray(X[: min(ROWS, max(FEWEST, ENTRIES // X.shape[1]))])
@@ -49,7 +49,12 @@ def numberings(table: Table, said: Description) -> list[str]:
     names = [(j, name) for j, name in enumerate(table.feature_names) if name not in asked]
     found = [(j, name) for j, name in names if j in steps or (may_number(name) and _all_different(rows[:, j]))]
     told = "whole numbers, all different, are taken for a feature; if they number the rows, say "
-    return [Finding(_advice(told, name), None, j + 1, name).told() for j, name in found]
+    days = [(j, name) for j, name in names if (j, name) not in found and holds_days(rows[:, j])]
+    as_days = "days written as numbers, such as {:.0f}, are taken for a feature; if they are not to be one, say "
+    return [
+        *(Finding(_advice(told, name), None, j + 1, name).told() for j, name in found),
+        *(Finding(_advice(as_days.format(rows[0, j]), name), None, j + 1, name).told() for j, name in days),
+    ]
 
 
 def _advice(told: str, name: str) -> str:
@@ -70,6 +75,20 @@ def are_consecutive(rows: NDArray[np.floating[Any]]) -> NDArray[np.bool_]:
     for j in np.flatnonzero(found):
         found[j] = _all_different(rows[:, j])
     return found
+
+
+def holds_days(values: NDArray[np.floating[Any]]) -> bool:
+    """Whether a column (n,) holds days written as whole numbers, year, month and day, and several of them.
+
+    >>> holds_days(np.array([20200131.0, 20191224.0, 20200229.0, 20200131.0, 20210101.0]))
+    True
+    >>> holds_days(np.array([20200131.0, 20191299.0, 20200229.0, 20200131.0, 20210101.0]))
+    False
+    """
+    if len(values) < FEWEST or not np.all((values >= 1900_01_01) & (values <= 2100_12_31) & (values == np.floor(values))):
+        return False
+    month, day = values // 100 % 100, values % 100
+    return bool(np.all((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)) and len(np.unique(values)) > 1)
 
 
 def _all_different(values: NDArray[np.floating[Any]]) -> bool:

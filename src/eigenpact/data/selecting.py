@@ -21,7 +21,7 @@ from .weighing import with_column
 
 def select(file: Path, table: Table, description: Description) -> Table:
     """Choose and rename columns, take row names and texts out of them, mark missing numbers and change units."""
-    said = replace(description, dataset=None, decimal=None, separator=None, encoding=None, header=None)
+    said = replace(description, dataset=None, decimal=None, separator=None, encoding=None, header=None, wanted=None)
     said = _without_texts(with_column(said) if table.weights is None else said, table)
     if replace(said, weights=None).is_empty:
         return table if description.id not in table.texts else replace(table, row_ids=table.texts[description.id or ""])

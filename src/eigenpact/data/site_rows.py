@@ -36,8 +36,14 @@ def open_rows(name: str, data: str, features: tuple[str, ...] | int, *, descript
     the path of the TOML that describes the file, empty for the one beside it; with ``missing``, NaN stands for a missing entry
     and is allowed.
     """
-    table = read_table(Path(data), Description.read(description) if description else None)
+    table = read_agreed(Path(data), Description.read(description) if description else None, features)
     return weighed(agreed_rows(name, table, features, missing=missing), table)
+
+
+def read_agreed(data: Path, description: Description | None, features: tuple[str, ...] | int) -> Table:
+    """A site's table; of a file of text or columns that has all agreed ones, nothing else is read, whatever it holds."""
+    wanted = None if isinstance(features, int) else features
+    return read_table(data, description, also=lambda said: replace(said, wanted=wanted))
 
 
 def agreed_rows(name: str, table: Table, features: tuple[str, ...] | int, *, missing: bool = False) -> Any:

@@ -125,7 +125,7 @@ def examine(path: Path, agreed: Sequence[str] | None = None) -> Suggestion:
         if j in texts:
             notes.append(Finding("it holds text, and is no feature", layout.skip or 1, j + 1, layout.name(j)))
         elif j != layout.ids:
-            _judge(j, column, codes, found.form, layout, problems, notes, remarks)
+            _judge(j, column, codes, found.form, layout, said.rename, problems, notes, remarks)
     return Suggestion(said, tuple(notes), tuple(problems[: 3 * SHOWN]), tuple(remarks))
 
 
@@ -216,14 +216,15 @@ def renamed(own: Sequence[str], agreed: Sequence[str]) -> dict[str, str]:
 
 
 def _judge(
-    j: int, column: _Column, codes: Collection[float], form: Form, layout: Layout, problems: list[Finding],
-    notes: list[Finding], remarks: list[str],
+    j: int, column: _Column, codes: Collection[float], form: Form, layout: Layout, rename: Mapping[str, str],
+    problems: list[Finding], notes: list[Finding], remarks: list[str],
 ) -> None:  # fmt: skip
-    """Tell what is in a column that is a feature, or may be one."""
+    """Tell what is in a column that is a feature, or may be one; keys of a description have its agreed name."""
     name = layout.name(j)
     for word, times in column.missing.items():
         if word:
             notes.append(Finding(f"{times} cells are {word!r} and missing", column.first.get(word), j + 1, name))
+    known = rename.get(name or "", name)
     place = f"column {j + 1}" if name is None else f"column {j + 1} ({name!r})"
     if column.is_text:
         word, times = next((w, n) for w, n in column.words.most_common() if NUMBERLIKE.match(w))
@@ -231,7 +232,7 @@ def _judge(
         problems.append(Finding(told, column.first.get(word), j + 1, name))
         remarks.append(
             f"{place}: most cells hold numbers and more, such as {word!r}: correct the file; or leave the column out, "
-            f"drop = [{json.dumps(name)}], or keep it as text, labels = [{json.dumps(name)}]"
+            f"drop = [{json.dumps(known)}], or keep it as text, labels = [{json.dumps(known)}]"
         )
         return
     for word, times in column.words.items():
@@ -243,7 +244,7 @@ def _judge(
         others = f", others are from {column.low:g} to {column.high:g}" if column.low <= column.high else " and nothing else"
         remarks.append(
             f"{place}: {code:g} occurs {times} times{others}; "
-            f"if it stands for missing ones, add below [missing_in]: {json.dumps(name)} = [{code:g}]"
+            f"if it stands for missing ones, add below [missing_in]: {json.dumps(known)} = [{code:g}]"
         )
 
 
@@ -287,7 +288,7 @@ def as_toml(said: Description, heads: Sequence[str] = ()) -> str:
     "a b" = "c"
     """
     lines, tables = [f"# {_harmless(head)}" for head in heads], list[str]()
-    for each in fields(said):
+    for each in (each for each in fields(said) if each.name != "wanted"):
         value = getattr(said, each.name)
         if value is None or (not isinstance(value, bool | str) and not value and each.name != "columns"):
             continue

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.method import declaration_of
 from ..algorithms.setup import Problem
 from ..errors import InputError
-from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, Secured, Spreading
+from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, RoundRecord, Secured, Spreading
 from ..runtime.consensus import Graph
 from .choices import candidates_of, describe_solver, find_engine, place_proxy, plain
 from .frames import split_off_sites
@@ -28,7 +28,7 @@ from .inputs import adopt, hold, is_several_sites
 from .results import Result
 from .securing import as_secured, secured, secured_plan
 
-EVERYWHERE = ("solver", "tol", "max_rounds", "random_state", "engine", "journal", "callback")
+EVERYWHERE = ("solver", "tol", "max_rounds", "random_state", "engine", "journal", "callback", "whiten", "verbose")
 """Parameters of all estimators."""
 
 
@@ -77,7 +77,14 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         here: dict[str, Any] = {}
         if held is None:
             X, sites = (X, sites) if X is None or is_several_sites(X) else split_off_sites(X, sites)
-            held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+            try:
+                held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+            except InputError as error:
+                if sample_weight is None or "only finite numbers are allowed" not in str(error):
+                    raise
+                raise InputError(
+                    f"{error}; rows of weight 0 must be finite, too: leave them out of X and sample_weight"
+                ) from error
             held = self._weighed(held, X, sites, sample_weight)
         elif sample_weight is not None:
             raise InputError("sample_weight does not go with a dask array or DataFrame; give numpy tables, one per site")
@@ -200,6 +207,11 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _remember(self, held: dict[str, Any]) -> None:
         """Take note of the rows that this process holds (site -> rows); most estimators forget them."""
 
+    @contextmanager
+    def _watched(self) -> Iterator[Callable[[RoundRecord], Any] | None]:
+        """Whom the driver tells of every round."""
+        yield self.callback
+
     # -- running --------------------------------------------------------------------------------
 
     def _run(self, connection: Connection, algorithm: Any, engine: Engine, order: tuple[str, ...]) -> Outcome:
@@ -215,7 +227,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
             )
         seed = self._seed()
-        with self._open_journal(connection, algorithm, seed, order) as journal:
+        with self._open_journal(connection, algorithm, seed, order) as journal, self._watched() as callback:
             if seed is None:
                 seed = journal.seed if journal is not None else int.from_bytes(os.urandom(4), "little")
             secure, could = self._secured(connection), [algorithm, *candidates_of(algorithm, connection)]
@@ -225,7 +237,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             driver = Driver(
                 connection,
                 journal=journal,
-                callback=self.callback,
+                callback=callback,
                 own=own,
                 graph=self.graph_,
                 min_sites=self._least_sites(engine, connection),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, InputTypeError
+from ..data.numbering import ENTRIES, FEWEST, ROWS, are_consecutive, holds_days
+from ..errors import DoubtfulFeatureWarning, InputError, InputTypeError
 
 SHOWN = 8
 
@@ -45,6 +48,22 @@ def split_off_sites(X: Any, sites: Any) -> tuple[Any, Any]:
         )
     own = X.columns[columns.index(sites)]
     return (X.drop(columns=own) if hasattr(X, "iloc") else X.drop(own)), np.asarray(X[own])
+
+
+def warn_of_doubtful(names: Sequence[str] | None, parts: Iterable[Any], stacklevel: int) -> None:
+    """Warn of columns (of tables n_i x d with these names) that number the rows, or hold days written as numbers."""
+    doubts: dict[str, str] = {}
+    if names is None:
+        return
+    for X in (part for part in parts if isinstance(part, np.ndarray)):
+        rows = X[: min(ROWS, max(FEWEST, ENTRIES // X.shape[1]))]
+        for j in np.flatnonzero(are_consecutive(rows)).tolist():
+            doubts[str(names[j])] = "holds whole numbers one after the other; if they number the rows, make it the index"
+        for j in (j for j in range(rows.shape[1]) if holds_days(rows[:, j])):
+            doubts[str(names[j])] = "holds days written as numbers, such as 20200131; give days since a first one"
+    if doubts:
+        told = "; ".join(f"column {name!r} {why}, or leave it out" for name, why in list(doubts.items())[:SHOWN])
+        warnings.warn(f"{told}: X.drop(columns={list(doubts)[:SHOWN]})", DoubtfulFeatureWarning, stacklevel=stacklevel + 1)
 
 
 def is_missing(label: Any) -> bool:

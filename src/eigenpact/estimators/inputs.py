@@ -31,7 +31,7 @@ from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
-from .frames import check_table, different, is_missing, split_off_sites
+from .frames import check_table, different, is_missing, split_off_sites, warn_of_doubtful
 
 SHOWN = 5
 """Columns in doubt that a warning names."""
@@ -84,6 +84,7 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         if not is_elsewhere(part):  # which was checked as a whole
             check_finite(name, part, _feature_names(X), missing=gaps)
     _remember_features(estimator, X)
+    warn_of_doubtful(getattr(estimator, "feature_names_in_", None), [whole], 4)
     _remember_report(estimator, FeaturesReport("strict", int(whole.shape[1]), dict.fromkeys(parts, OfSite())))
     return parts
 
@@ -144,6 +145,7 @@ def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, 
         estimator.n_features_in_ = len(agreed.features)
         if hasattr(estimator, "feature_names_in_"):
             estimator.feature_names_in_ = np.array(agreed.features, dtype=object)
+    warn_of_doubtful(getattr(estimator, "feature_names_in_", None), checked.values(), 5)
     _remember_report(estimator, agreed.report if agreed.features is None else _with_units(agreed, checked))
     return checked
 

@@ -70,6 +70,9 @@ ORTHONORMAL = 1e-5
 SLACK = 1e-6
 """How far a share may be outside of 0 to 1: by rounding, in single precision."""
 
+TOTAL = 1e-4
+"""How far variances times the sum of weights may be from squared singular values: by rounding, in single precision."""
+
 
 def wrong_facts(facts: Mapping[str, Any]) -> str:
     """What is wrong with a manifest; empty if nothing is."""
@@ -80,12 +83,14 @@ def wrong_facts(facts: Mapping[str, Any]) -> str:
     wrong = misfit(facts["parameters"], PARAMETERS | {"solver": str | dict[str, Any], "random_state": int | None})
     if wrong:
         return f"of the parameters, {wrong}"
-    some = {"prepare": list[str]} | OPTIONAL
+    some = {"prepare": list[str], "whiten": bool} | OPTIONAL
     wrong = misfit(facts["parameters"], {name: form for name, form in some.items() if name in facts["parameters"]})
     if wrong:
         return f"of the parameters, {wrong}"
     if facts.get("format_version") == 1 and PREPARATION in facts:
         return f"{PREPARATION!r} is there, which version 1 does not have"
+    if facts.get("format_version") in (1, 2) and facts["parameters"].get("whiten"):
+        return "scores are whitened, which versions 1 and 2 do not have"
     wrong = _wrong_steps(facts.get(PREPARATION, [])) or _wrong_report(facts.get(FEATURES))
     if wrong:
         return wrong
@@ -188,3 +193,18 @@ def _wrong_numbers(arrays: Arrays) -> str:
     if arrays["explained_variance_ratio"].max() > 1 + SLACK:
         return "array 'explained_variance_ratio' holds a share above 1"
     return ""
+
+
+def wrong_total(weight: float | None, variances: np.ndarray[Any, Any], singular: np.ndarray[Any, Any]) -> str:
+    """What is wrong with a sum of weights, by which variances are divided (both k); empty if nothing is.
+
+    >>> wrong_total(5.0, np.array([2.0]), np.array([8.0**0.5])), wrong_total(None, np.array([2.0]), np.array([1.0]))
+    ('', '')
+    >>> wrong_total(1e9, np.array([2.0]), np.array([8.0**0.5]))
+    "'weight_sum' is 1000000000.0, by which the variances are not divided"
+    """
+    if weight is None:
+        return ""
+    squares = singular.astype(np.float64) ** 2
+    good = np.abs(variances.astype(np.float64) * (weight - 1) - squares) <= TOTAL * squares.max(initial=0.0)
+    return "" if bool(np.all(good)) else f"'weight_sum' is {shown(weight)}, by which the variances are not divided"

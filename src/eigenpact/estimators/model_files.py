@@ -43,13 +43,15 @@ from .model_checks import (
     names_of_steps,
     wrong_arrays,
     wrong_facts,
+    wrong_total,
 )
 from .pca import FederatedPCA
 from .remembered import Remembered
 
 FORMAT = "eigenpact model"
-FORMAT_VERSION = 2
-"""The newest that is read.  Models whose rows were not prepared are written as version 1, which older eigenpacts read."""
+FORMAT_VERSION = 3
+"""The newest that is read.  Models whose rows were not prepared are written as version 1, which older eigenpacts read; others as
+version 2, unless their scores are whitened."""
 
 ARRAYS, MANIFEST = "arrays.npz", "manifest.json"
 
@@ -123,6 +125,9 @@ def model_of(manifest: Mapping[str, Any], arrays: Mapping[str, Any], steps: tupl
     pca.features_report_ = alike if told is None else FeaturesReport.from_dict(told)
     if not set(pca.dropped_features_) <= set(range(pca.n_features_in_)):
         raise InputError(f"features were dropped that are none of {pca.n_features_in_}")
+    wrong = wrong_total(pca.weight_sum_, pca.explained_variance_, pca.singular_values_)
+    if wrong:
+        raise InputError(wrong)
     names = manifest["feature_names"]
     if names is not None:
         if len(names) != pca.n_features_in_:
@@ -165,6 +170,7 @@ def facts_of(pca: FederatedPCA) -> dict[str, Any]:
     names = getattr(pca, "feature_names_in_", None)
     given = pca.get_params(deep=False)
     parameters = {name: given[name] for name in (*PARAMETERS, *OPTIONAL) if name in given}
+    parameters |= {"whiten": True} if pca.whiten else {}
     parameters["solver"] = pca.solver if isinstance(pca.solver, str) else describe_solver(pca.solver)
     parameters["random_state"] = pca.random_state if isinstance(pca.random_state, int) else None
     prepared = {}
@@ -173,7 +179,7 @@ def facts_of(pca: FederatedPCA) -> dict[str, Any]:
         prepared = {PREPARATION: [{"kind": step.kind, "arrays": _described(step)} for step in pca.preparation_]}
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION if prepared else 1,
+        "format_version": FORMAT_VERSION if pca.whiten else 2 if prepared else 1,
         "eigenpact": __version__,
         "parameters": parameters,
         **{key: getattr(pca, attribute) for attribute, key in FACTS.items()},
@@ -279,6 +285,7 @@ def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
     solver = written["solver"] if isinstance(written["solver"], str) else manifest["solver_used"]
     known = {name: written[name] for name in (*PARAMETERS, *OPTIONAL) if name in written and name in FederatedPCA().get_params()}
     prepare = tuple(Remembered(text) for text in written.get("prepare", ()))
+    known |= {"whiten": written.get("whiten", False)}
     return known | {"solver": solver, "random_state": written["random_state"], "prepare": prepare}
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from ..algorithms.lacking import COMMON, Common
 from ..algorithms.missing.mean import MeanFill
@@ -18,15 +17,12 @@ from ..algorithms.rare import RARE
 from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..data.agreement import MODES, Mode
-from ..data.checks import check_finite
 from ..data.features_report import told_report
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
-from ..numerics.preparation import prepared, taken_out
-from ..numerics.rows import Rows
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
-from .base import PooledEstimator, one_matrix
+from .base import one_matrix
 from .choices import find_joint_solver
 from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
@@ -34,20 +30,19 @@ from .missing import (
     check_likely,
     check_whole_if_sparse,
     feature_names,
-    likelihoods,
     likely_program,
     likely_solver,
     noise_of,
 )
 from .model_tables import ModelTables
 from .plans import parts_to_prepare, plan_of
-from .preparing import Preparing
 from .projection import Projecting
 from .results import Result, precision
+from .scoring import ScoringPCA
 from .weights import check_weightable, with_weights
 
 
-class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
+class FederatedPCA(ModelTables, Projecting, ScoringPCA):
     """Exact joint principal components of several sites, without pooling their rows.
 
     On one site this is scikit-learn's ``PCA``; on several it equals ``PCA`` of all rows together.
@@ -92,6 +87,10 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
         What to do where entries are missing (NaN): refuse them; fill them with pooled means, before all else; or find the
         components that make the entries that are there most likely, each site filling its own holes (``ep.solvers.EM``).  With
         "em", ``n_components`` is a number below that of the features, ``center`` not "site", and ``prepare`` empty.
+    whiten : bool
+        Whether ``transform`` divides scores by their standard deviations, so that each has variance 1 over the rows of the fit.
+    verbose : bool
+        Show each round on one line, in a terminal or a notebook; what is written to a file stays as it is.
 
     Attributes
     ----------
@@ -170,6 +169,8 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
         missing: Missing = "refuse",
         features: Mode = "strict",
         check_units: bool = False,
+        whiten: bool = False,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -187,6 +188,8 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
         self.missing = missing
         self.features = features
         self.check_units = check_units
+        self.whiten = whiten
+        self.verbose = verbose
 
     column_names: tuple[str, ...] = ()  # of rows that come as arrays, for errors: who read them from files sets it
 
@@ -296,6 +299,8 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
         self._check_choice("center", "pooled", "site", False)
         self._check_choice("scale", None, "pooled")
         self._check_choice("features", *MODES)
+        self._check_choice("whiten", True, False)
+        self._check_choice("verbose", True, False)
         self._check_choice("missing", "refuse", "mean", "em")
         if self.missing == "em":
             check_likely(self.center, self.prepare, self.solver)
@@ -353,48 +358,3 @@ class FederatedPCA(ModelTables, Projecting, Preparing, PooledEstimator):
                 f"{cut_in_words(cut, k)}, so component {k} is one of many that would do; ask for fewer or more "
                 "components, so that none of equal variance is left out"
             )
-
-    # -- using ----------------------------------------------------------------------------------
-
-    def transform(self, X: Any) -> Any:
-        """Scores (n, k) of rows (n, n_features): centred by ``mean_``, scaled by ``scale_``, projected on the components.
-
-        Missing entries (NaN) are filled as ``missing`` says: with the agreed means, or with what the model expects of them, given
-        the other entries of their row.
-        """
-        rows = self._new_rows(X)
-        return rows.project(self.components_.T.astype(np.float64)).astype(rows.X.dtype)
-
-    def _new_rows(self, X: Any) -> Rows:
-        """Checked rows (n, n_features), centred and scaled as the model's."""
-        check_is_fitted(self)
-        X = prepared(self._checked_rows(X), self.preparation_)
-        if self._left_out and not self.fills_holes:
-            check_finite("X", X, getattr(self, "feature_names_in_", None))  # of features that not all sites have, NaN was allowed
-        return Rows(X, self.mean_.astype(np.float64), self.scale_.astype(np.float64))
-
-    def score_samples(self, X: Any) -> Any:
-        """Log-likelihood (n,) of rows under the probabilistic PCA model (Tipping and Bishop 1999).
-
-        With ``missing="em"`` that of the entries that are there; with "mean", that of filled rows.
-        """
-        check_is_fitted(self)
-        if any(step.kind == "expect" for step in self.preparation_):
-            return likelihoods(self, self._checked_rows(X))
-        rows = self._new_rows(X)
-        variances = self.explained_variance_.astype(np.float64)
-        empty = {*self.dropped_features_, *taken_out(self.preparation_)}
-        noise, d, k = self.noise_variance_, rows.d - len(empty), len(variances)
-        scores = rows.project(self.components_.T.astype(np.float64))
-        distances = (scores**2 / variances).sum(axis=1)
-        log_determinant = np.log(variances).sum() + 2 * np.log(self.scale_.astype(np.float64)).sum()
-        if k < d:
-            if noise <= 0:
-                raise InputError("score needs noise outside the components: the data have rank n_components; ask for fewer")
-            distances += (rows.row_squares() - (scores**2).sum(axis=1)) / noise
-            log_determinant += (d - k) * np.log(noise)
-        return -0.5 * (d * np.log(2 * np.pi) + log_determinant + distances)
-
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        """Average log-likelihood of rows, as ``sklearn.decomposition.PCA.score``."""
-        return float(np.mean(self.score_samples(X)))

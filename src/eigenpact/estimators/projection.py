@@ -136,6 +136,8 @@ class Projection:
 class Projecting:
     """What an estimator with components shared by all rows can do with new rows that lack features."""
 
+    whiten: bool
+
     def project(
         self, X: Any, *, shrinkage: str = "none", errors: str = "model", n_draws: int = 500, random_state: Any = 0
     ) -> Projection:
@@ -171,6 +173,8 @@ class Projecting:
         ([5], (1, 2))
         """
         check_is_fitted(self)
+        if self.whiten:
+            raise InputError("whiten=True: project gives scores in the units of rows alone; call set_params(whiten=False) first")
         return _project(self, X, shrinkage=shrinkage, errors=errors, n_draws=n_draws, random_state=random_state)
 
 

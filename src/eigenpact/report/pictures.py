@@ -22,6 +22,15 @@ Curves = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 SMALLEST_KKT = 1e-17
 """Residuals of zero are drawn here, on a logarithmic axis."""
 
+MOST_NAMED = 25
+"""Sites that have a line in a legend."""
+
+LINES_OF_A_COLUMN = 13
+"""Of a legend."""
+
+MANY_POINTS = 5000
+"""From here on points are small."""
+
 MOST_BARS = 50
 """Components in a scree plot."""
 
@@ -74,8 +83,11 @@ def scree(components: Array, shares: Sequence[float], feature_names: Sequence[st
     return figure
 
 
-def scores(points: Array, shares: Sequence[float]) -> Figure:
-    """Scores (n x 2) of a site's rows on two components; of one component (n x 1), how many rows have which."""
+def scores(points: Array, shares: Sequence[float], labels: Sequence[str] | None = None) -> Figure:
+    """Scores (n x 2) of rows on two components; of one component (n x 1), how many rows have which.
+
+    Rows have a colour and a marker by their label, if there are some.
+    """
     figure = Figure(figsize=(7, 6), dpi=110, layout="constrained")
     ax = figure.subplots()
     ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
@@ -83,8 +95,8 @@ def scores(points: Array, shares: Sequence[float]) -> Figure:
         ax.hist(points[:, 0], bins="auto" if len(points) < 10_000 else 100, color=COLOURS[0])
         ax.set_ylabel("rows")
     else:
-        size, alpha = (14, 0.75) if len(points) < 5000 else (3, 0.3)
-        ax.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], linewidths=0, alpha=alpha, rasterized=True)
+        by = np.asarray([""] * len(points) if labels is None else labels, dtype=object)
+        draw_points(ax, {str(name): points[by == name] for name in dict.fromkeys(by.tolist())}, rasterized=True)
         ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
     ax.set_title(f"Scores of {len(points)} rows", fontsize=11)
     plain_frame(ax)
@@ -136,14 +148,31 @@ def _images(figure: Any, components: Array, image_shape: Shape, shares: Sequence
 
 
 def _scores(ax: Axes, scores: Mapping[str, Array], shares: Sequence[float]) -> None:
-    for i, (site, points) in enumerate(scores.items()):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
-        ax.scatter(points[:, 0], points[:, 1], s=14, color=colour, marker=marker, linewidths=0, alpha=0.75, label=site)
+    draw_points(ax, scores)
     ax.set_xlabel(f"score on PC1 ({100 * shares[0]:.1f} % of the variance)")
     ax.set_ylabel(f"score on PC2 ({100 * shares[1]:.1f} %)")
     ax.set_title("Scores by site", fontsize=11)
-    ax.legend(title="site", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=1.6)
     plain_frame(ax)
+
+
+def draw_points(ax: Axes, parts: Mapping[str, Array], *, rasterized: bool = False) -> None:
+    """Points (n_i x 2) by site, each site in its own colour and marker, named beside the picture, where no point lies."""
+    total = sum(len(points) for points in parts.values())
+    size, alpha = (14, 0.75) if total < MANY_POINTS else (3, 0.3)
+    for i, (site, points) in enumerate(parts.items()):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
+        label = site if i < MOST_NAMED else None
+        looks: dict[str, Any] = {"s": size, "color": colour, "marker": marker, "linewidths": 0, "alpha": alpha, "label": label}
+        ax.scatter(points[:, 0], points[:, 1], rasterized=rasterized, **looks)
+    if len(parts) > 1:
+        title = "site" if len(parts) <= MOST_NAMED else f"site, {MOST_NAMED} of {len(parts)}"
+        columns = 1 + (min(len(parts), MOST_NAMED) - 1) // LINES_OF_A_COLUMN
+        legend = ax.legend(
+            title=title, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, markerscale=1.6 * 14 / size, ncols=columns
+        )
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1)
 
 
 def _convergence(ax: Axes, convergence: Curves) -> None:

@@ -12,12 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..errors import InputError
 from ..estimators.frames import split_off_sites
 from .messages import bytes_text, what_left
-from .pictures import MOST_BARS, draw_loadings, draw_residuals, draw_variance, plain_frame, rounds_axis, short
-from .styles import COLOURS, MARKERS
-
-MOST_SITES = 12
-"""Sites that have a line in a legend."""
-
+from .pictures import MOST_BARS, draw_loadings, draw_points, draw_residuals, draw_variance, plain_frame, rounds_axis, short
+from .styles import COLOURS
 
 SHARES = (" of the variance", "")
 
@@ -67,17 +63,11 @@ def scores(
     ax = _axes(ax)
     at = [component - 1 for component in components]
     parts = {name: np.asarray(pca.transform(rows))[:, at] for name, rows in _by_site(X, sites).items()}
-    for i, (name, points) in enumerate(parts.items()):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[(i + i // len(COLOURS)) % len(MARKERS)]
-        label = name if i < MOST_SITES else None
-        ax.scatter(points[:, 0], points[:, 1], s=14, color=colour, marker=marker, linewidths=0, alpha=0.75, label=label)
+    draw_points(ax, parts)
     shares = getattr(pca, "explained_variance_ratio_", None)  # robust and graph PCA know no total
     told = ["", ""] if shares is None else [f" ({100 * float(shares[j]):.1f} %{of})" for j, of in zip(at, SHARES, strict=True)]
     ax.set_xlabel(f"score on PC{components[0]}{told[0]}")
     ax.set_ylabel(f"score on PC{components[1]}{told[1]}")
-    if len(parts) > 1:
-        title = "site" if len(parts) <= MOST_SITES else f"site, {MOST_SITES} of {len(parts)}"
-        ax.legend(title=title, loc="best", frameon=False, markerscale=1.6)
     plain_frame(ax)
     return ax
 
@@ -119,7 +109,9 @@ def convergence(pca: Any, ax: Axes | None = None) -> Axes:
         if known:
             curves[str(name) or getattr(each, "solver_", "") or "residual"] = [r for r, _ in known], [kkt for _, kkt in known]
     if not curves:
-        raise InputError("no round has a residual: the solver computes none; draw traffic, or fit with solver='krylov'")
+        joint = all(type(each).__name__ == "FederatedPCA" for each in (pca.values() if isinstance(pca, Mapping) else [pca]))
+        advice = ", or fit with solver='krylov'" if joint else "; what its rounds tell instead is in history_"
+        raise InputError(f"no round has a residual: the solver computes none; draw traffic{advice}")
     draw_residuals(ax, curves)
     rounds_axis(ax)
     ax.legend(frameon=False)

@@ -29,13 +29,14 @@ References
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..algorithms.missing.em import EM
@@ -111,6 +112,7 @@ def suggest_components(
     share: float = 0.1,
     center: Any = "pooled",
     scale: Any = None,
+    prepare: Sequence[Any] = (),
     random_state: Any = None,
     engine: Any = "inprocess",
     secure: Any = False,
@@ -128,14 +130,15 @@ def suggest_components(
         By the error of predicting held-out entries; by variances of permuted columns; by where variances stop falling.
     share : float
         Of the entries of each site that is held out.
-    center, scale, engine, secure
-        As for ``FederatedPCA``; "held-out" takes no ``center="site"``.
+    center, scale, prepare, engine, secure
+        As for ``FederatedPCA``; "held-out" takes no ``center="site"``.  Prepared rows are hidden or permuted.
     random_state : int, RandomState or None
     """
     _check(method, max_components, share)
     estimator = FederatedPCA(1, center=center, scale=scale, engine=engine, secure=secure)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    rows = {name: _dense(part) for name, part in hold(estimator, _here(X), sites, gaps=True).items()}
+    held = hold(estimator, _here(X), sites, gaps=True)
+    rows = {name: _dense(part) for name, part in (_prepared(estimator, held, prepare) if len(prepare) else held).items()}
     n, d = sum(len(part) for part in rows.values()), next(iter(rows.values())).shape[1]
     most = min(d - 1, n - 1) if method == "held-out" else min(d, n)
     if max_components > most:
@@ -166,6 +169,21 @@ def _here(X: Any) -> Any:
     if isinstance(X, list | tuple):
         return [_here(part) for part in X]
     return to_numpy(X) if is_elsewhere(X) else X
+
+
+def _prepared(estimator: FederatedPCA, rows: Mapping[str, Any], prepare: Sequence[Any]) -> dict[str, Array]:
+    """Rows by site as ``prepare`` makes them, of which the sites agree once; without features that it leaves out of all rows."""
+    with unwarned():
+        model = clone(estimator).set_params(prepare=prepare).fit(rows)
+    made = {}
+    for name, part in rows.items():
+        own = model.for_site(part)
+        X: Any = own._checked_rows(part)
+        for step in own.preparation_:
+            X = step.apply(X)
+        made[name] = _dense(X)
+    used = np.any([part.any(axis=0) for part in made.values()], axis=0)
+    return {name: part[:, used] for name, part in made.items()}
 
 
 def _dense(part: Any) -> Array:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -96,6 +94,9 @@ def small_problems(paper: str) -> dict[str, Any]:
 
 
 def _read(paper: str, file: str) -> dict[str, Any]:
+    import tomllib  # both take as long to import as all else that names of tables and figures need
+    from importlib import resources
+
     with resources.files(__package__).joinpath(paper, file).open("rb") as stream:
         return tomllib.load(stream)
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from ...engines.ranks import Alone
 from ...errors import InputError
-from ...estimators import FederatedPCA
-from ...estimators.choices import joint_solvers
-from ...estimators.model_files import load_model
-from ...privacy.findings import Audit, Finding
-from ...report.auditing import audit, made_up
-from ...storage import write_json
-from .. import tables
 from ..consoles import harmless, stderr, stdout, tell
-from ..options import Center, CenterOption, JsonFile, NoProgress, Scale, ScaleOption, Seed, preprocessing
-from ..outputs import check_json, check_picture
-from ..progress import shown_status
-from ..site_files import read_together
+from ..options import SOLVERS, Center, CenterOption, JsonFile, NoProgress, Scale, ScaleOption, Seed, preprocessing
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ...privacy.findings import Audit, Finding
 
 COMPONENTS, MAX_ROUNDS = 10, 500
 PICTURE = Path("eigenpact-audit.png")
@@ -43,7 +35,7 @@ def command(
     components: Annotated[
         int, typer.Option("-k", "--components", min=1, help="Components, or as many as there are.")
     ] = COMPONENTS,
-    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(joint_solvers())}.")] = "auto",
+    solver: Annotated[str, typer.Option(help=f"auto, {', '.join(SOLVERS)}.")] = "auto",
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
     max_rounds: Annotated[int, typer.Option(help="Stop the run after this many rounds.")] = MAX_ROUNDS,
@@ -65,6 +57,12 @@ def command(
 
     Exit code: 0 whatever was found, 2 error.
     """
+    from ...estimators import FederatedPCA
+    from ...estimators.model_files import load_model
+    from ...report.auditing import audit
+    from ..outputs import check_json, check_picture
+    from ..progress import shown_status
+
     _check(files, rows, features, model, solver, real_rows)
     check_picture(picture, overwrite=overwrite or picture == PICTURE)
     check_json(json_file, overwrite=overwrite)
@@ -83,6 +81,8 @@ def _check(
     files: list[str] | None, rows: str | None, features: int | None, model: Path | None, solver: str, real_rows: bool
 ) -> None:
     """Refuse what does not go together."""
+    from ...estimators.choices import joint_solvers
+
     given = [bool(files), rows is not None or features is not None, model is not None]
     if sum(given) != 1:
         raise InputError("give files, or --rows with --features, or --model: exactly one of these")
@@ -96,6 +96,10 @@ def _check(
 
 def _sites(files: list[str], rows: str | None, features: int | None, real_rows: bool, seed: int) -> tuple[Mapping[str, Any], str]:
     """Rows to attack, and a sentence on where they are from."""
+    from ...engines.ranks import Alone
+    from ...report.auditing import made_up
+    from ..site_files import read_together
+
     if rows is not None and features is not None:
         counts = {f"site{i}": _count(part) for i, part in enumerate(rows.split(","))}
         return made_up(counts, features, seed), "Rows were made up; your own may be told better or worse."
@@ -120,6 +124,10 @@ def _width(sites: Mapping[str, Any]) -> int:
 
 
 def _write(told: Audit, what: str, picture: Path, json_file: Path | None) -> None:
+    from importlib.metadata import version
+
+    from ...storage import write_json
+
     console = stdout()
     _report(told, what, console)
     if json_file is not None:
@@ -158,6 +166,8 @@ def _title(told: Audit) -> str:
 
 
 def _table(told: Audit) -> Table:
+    from .. import tables
+
     table = tables.compact(_title(told))
     for column in ("site", "attack", "looks for"):
         table.add_column(column, overflow="fold")

@@ -5,24 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.table import Table
 
-from ...algorithms.solution import Algorithm
-from ...datasets import digits, partition
-from ...estimators import FederatedPCA
-from ...numerics.certificate import OVERSAMPLING
-from ...numerics.linalg import Array
-from ...numerics.metrics import largest_sine
-from ...report.comparison import candidates
-from ...report.messages import bytes_text
-from ...report.watching import unwarned
-from .. import tables
 from ..consoles import stdout, tell
-from ..outputs import picture_in
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...algorithms.solution import Algorithm
+    from ...estimators import FederatedPCA
+    from ...numerics.linalg import Array
 
 COMPONENTS = 10
 MAX_ROUNDS = 500
@@ -44,6 +38,13 @@ def command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing picture.")] = False,
 ) -> None:
     """Joint PCA of ten sites of handwritten digits, by every solver, compared with pooling all rows; with a picture."""
+    import numpy as np
+
+    from ...datasets import digits, partition
+    from ...report.comparison import candidates
+    from .. import tables
+    from ..outputs import picture_in
+
     picture = picture_in(output, PICTURE, overwrite=overwrite or output == FOLDER)  # its own may be drawn again
     data = digits()
     sites = partition.by_label(data.X, np.asarray(data.y))
@@ -63,6 +64,7 @@ def command(
 
 def _pooled(X: Array) -> tuple[Array, float]:
     """What scikit-learn says of all rows together: components as columns (d x k), and seconds."""
+    import numpy as np
     from sklearn.decomposition import PCA
 
     begin = time.perf_counter()
@@ -71,6 +73,9 @@ def _pooled(X: Array) -> tuple[Array, float]:
 
 
 def _run(name: str, solver: str | Algorithm, sites: dict[str, Any]) -> Run:
+    from ...estimators import FederatedPCA
+    from ...report.watching import unwarned
+
     with unwarned():  # the table tells it
         begin = time.perf_counter()
         pca = FederatedPCA(COMPONENTS, solver=solver, max_rounds=MAX_ROUNDS, random_state=0).fit(sites)
@@ -78,6 +83,10 @@ def _run(name: str, solver: str | Algorithm, sites: dict[str, Any]) -> Run:
 
 
 def _comparison(runs: list[Run], pooled: Array, pooled_seconds: float, pooled_bytes: int) -> Table:
+    from ...numerics.metrics import largest_sine
+    from ...report.messages import bytes_text
+    from .. import tables
+
     title = f"Joint PCA of ten sites, {COMPONENTS} components"
     table = tables.compact(title)
     table.add_column("solver", no_wrap=True)
@@ -99,6 +108,8 @@ def _comparison(runs: list[Run], pooled: Array, pooled_seconds: float, pooled_by
 
 
 def _explanation(pca: FederatedPCA, shape: tuple[int, int]) -> str:
+    from ...numerics.certificate import OVERSAMPLING
+
     n, d = shape
     return (
         f"{n} images of handwritten digits, {d} pixels each, were dealt to ten sites: one holds all zeros, one all ones, and "

@@ -48,12 +48,23 @@ def command(
     else:
         with replacing(output) as part:
             part.write_text(text, encoding="utf-8")
-        tell(stdout(), f"Wrote {output}; read it, then: eigenpact fit {file} ...")
+        check = f"eigenpact fit {file} ..." if kit is None else f"eigenpact site check {kit / 'site.toml'}"
+        tell(stdout(), f"Wrote {output}; read it, then: {check}")
     try:
         read_table(file, found.description)
     except ProblemsError as error:
         print_error(error)
         raise typer.Exit(2) from error
+
+
+DECIDE = "DECIDE: "
+"""How a remark in a description begins that only a person can answer."""
+
+
+def undecided(description: Path) -> list[str]:
+    """Remarks in a description that nobody has answered and deleted."""
+    lines = description.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line.removeprefix("# ") for line in lines if line.startswith(f"# {DECIDE}")]
 
 
 def told(file: Path, found: Suggestion) -> str:
@@ -67,7 +78,7 @@ def told(file: Path, found: Suggestion) -> str:
         gaps = [f"{n} rows of {d} features" for n, d in [table.X.shape]]
     except EigenpactError as error:
         gaps = ["Still wrong with this description:", *str(error).splitlines()]
-    return as_toml(found.description, [*heads, *gaps, *(f"DECIDE: {remark}" for remark in found.remarks)])
+    return as_toml(found.description, [*heads, *gaps, *(f"{DECIDE}{remark}" for remark in found.remarks)])
 
 
 def _agreed(like: Path | None, kit: Path | None, features: str | None) -> tuple[str, ...] | None:

@@ -34,7 +34,7 @@ def command(
     """Write a model for programs without eigenpact, or a card that says what it is and what was revealed.
 
     MODEL is a folder written by eigenpact fit, or a .json file of this command.  ONNX and skops need pip install
-    'eigenpact\\[export]'.
+    'eigenpact[export]'.
     """
     if to is not Form.card and (use or title):
         raise InputError(f"--use and --title are for cards, not for --to {to}; leave them out")

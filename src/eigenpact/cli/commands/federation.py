@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import socket
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from ...data.agreed_list import read_features
-from ...datasets import heart_disease
-from ...engines.federation.changes import add_site, renew_party
-from ...engines.federation.kits import ENGINES, REVOKED, Federation
-from ...engines.federation.parties import AUTHORITY, COORDINATOR, PARTIES, place_parties
-from ...engines.flare.kits import Kit
-from ...engines.flower.app import write_app
-from ...engines.flower.kits import FlowerKit
 from ...errors import DataUnavailableError, FileError, InputError
-from ...runtime.keys import LEAST_SITES
-from ...storage import alone, writing
-from .. import tables
 from ..consoles import stderr, stdout, tell
-from ..kit_readme import readme
-from ..kits import authority_and_coordinator, find_kit, install, make_all_kits
-from ..site_settings import SITE, policy_text, read_toml
+from ..options import BETWEEN
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...engines.federation.kits import Federation
+    from ...engines.flare.kits import Kit
+    from ...engines.flower.kits import FlowerKit
 
 KEYS = ("name", "coordinator", "sites", "features", "valid_days", "engine")
 EXAMPLE_FEATURES = ("age", "trestbps", "thalach", "oldpeak")
@@ -45,7 +36,7 @@ app = typer.Typer(no_args_is_help=True, help="Make the start-up kits of a federa
 def init(
     consortium: Annotated[Path, typer.Argument()],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the kits; by default the name.")] = None,
-    engine: Annotated[str | None, typer.Option(help=f"{' or '.join(ENGINES)}; by default what CONSORTIUM says.")] = None,
+    engine: Annotated[str | None, typer.Option(help=f"{' or '.join(BETWEEN)}; by default what CONSORTIUM says.")] = None,
     plain_sums: Annotated[
         bool, typer.Option("--plain-sums", help="Let policies allow sums of which the coordinator sees every site's part.")
     ] = False,
@@ -57,6 +48,11 @@ def init(
     holds a private key: hand it over safely, to its owner alone.  With three sites or more their policies ask for secured sums,
     unless --plain-sums is given.
     """
+    from ...runtime.keys import LEAST_SITES
+    from .. import tables
+    from ..kit_readme import readme
+    from ..kits import find_kit, make_all_kits
+
     federation = read_consortium(consortium, engine)
     federation = replace(federation, secure=not plain_sums and len(federation.sites) >= LEAST_SITES)
     folder = output or Path(federation.name)
@@ -91,6 +87,8 @@ def example(
 
     The tables are the UCI heart-disease data where EIGENPACT_DATA or the cache has them, else generated ones of the same form.
     """
+    import csv
+
     if folder.exists():
         raise FileError(f"{folder} exists already; choose another folder")
     sites, source = _hospitals()
@@ -112,6 +110,8 @@ def flower_app(folder: Annotated[Path, typer.Argument()]) -> None:
 
     It names what the installed eigenpact does, and brings no code of its own.
     """
+    from ...engines.flower.app import write_app
+
     write_app(folder)
     tell(stdout(), f"Wrote a Flower App to {folder}; run it with: flwr run {folder} SUPERLINK --stream -c 'components=\"2\" ...'")
 
@@ -127,6 +127,11 @@ def add(
     FOLDER is what eigenpact federation init made, with authority/ in it.  The new list of parties, parties.json in FOLDER, goes
     into the coordinator's kit: at once if that is in FOLDER, else by eigenpact federation install.
     """
+    from ...engines.federation.changes import add_site
+    from ...storage import alone
+    from ..kit_readme import readme
+    from ..kits import authority_and_coordinator, find_kit
+
     kit = output or folder / site
     with alone(folder):
         authority, coordinator = authority_and_coordinator(folder)
@@ -155,6 +160,11 @@ def renew(
     They lie in a new folder, to be put into the party's kit by eigenpact federation install; the old keys are believed no longer
     by whoever has the new list of parties, parties.json in FOLDER.  A site that was revoked takes part again with its new key.
     """
+    from ...engines.federation.changes import renew_party
+    from ...engines.federation.parties import COORDINATOR
+    from ...storage import alone
+    from ..kits import authority_and_coordinator, find_kit
+
     with alone(folder):
         authority, coordinator = authority_and_coordinator(folder)
         made = output or folder / f"{party}-renewed-{authority.parties.version + 1}"
@@ -179,6 +189,9 @@ def put_in(kit: Annotated[Path, typer.Argument()], source: Annotated[Path, typer
     KIT is the folder of a site or of the coordinator.  Only keys, certificates and the list of parties are replaced, and kept in
     KIT/replaced-VERSION; policy, table, ledger and secret stay.  What another authority signed, or an older list, is refused.
     """
+    from ...engines.federation.parties import COORDINATOR
+    from ..kits import find_kit, install
+
     owned = find_kit(kit, ("site", COORDINATOR))
     parties = install(owned, source)
     for site in sorted(set(owned.revoked()) - set(find_kit(kit, ("site", COORDINATOR)).revoked())):
@@ -197,12 +210,18 @@ def revoke(kit: Annotated[Path, typer.Argument()], site: Annotated[str, typer.Ar
 
     Runs that are under way end as they were begun.  A site comes back with a new key alone: eigenpact federation renew.
     """
+    from ...engines.federation.kits import REVOKED
+    from ..kits import find_kit
+
     find_kit(kit, "coordinator").revoke(site)
     tell(stdout(), f"Site {site} takes part in no run from now on; its key is listed in {kit / REVOKED}")
 
 
 def _spread(folder: Path, coordinator: Kit | FlowerKit | None, what: str, version: int) -> None:
     """Put the new list of parties into the coordinator's kit if that is there, else say who must."""
+    from ...engines.federation.parties import COORDINATOR, PARTIES
+    from ..kits import install
+
     if coordinator is None:
         _hand_out(folder, "the coordinator")
     else:
@@ -213,6 +232,9 @@ def _spread(folder: Path, coordinator: Kit | FlowerKit | None, what: str, versio
 
 def _hand_out(folder: Path, to: str = "") -> None:
     """Write the new list of parties where it can be handed out; it is public and signed, so any channel will do."""
+    from ...engines.federation.parties import AUTHORITY, PARTIES, place_parties
+    from ...storage import writing
+
     with writing(folder / PARTIES, "hand out parties.json of authority/ instead"):
         place_parties(folder / PARTIES, (folder / AUTHORITY / PARTIES).read_bytes())
     if to:
@@ -221,12 +243,18 @@ def _hand_out(folder: Path, to: str = "") -> None:
 
 def write_settings(kit: Path, federation: Federation) -> None:
     """What the data manager of a new site changes."""
+    from ..site_settings import SITE, policy_text
+
     _write(kit / "policy.toml", policy_text(secure=federation.secure))
     _write(kit / "site.toml", SITE)
 
 
 def read_consortium(path: Path, engine: str | None = None) -> Federation:
     """A consortium's file, checked; ``engine`` goes before what it says."""
+    from ...data.agreed_list import read_features
+    from ...engines.federation.kits import Federation
+    from ..site_settings import read_toml
+
     facts = read_toml(path, KEYS, needed=KEYS[:4])
     host, colon, port = str(facts["coordinator"]).rpartition(":")
     if not colon or not host or not port.isdigit():
@@ -247,6 +275,10 @@ def read_consortium(path: Path, engine: str | None = None) -> Federation:
 
 def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
     """Four hospitals' complete rows of four columns, and where they come from."""
+    import numpy as np
+
+    from ...datasets import heart_disease
+
     try:
         data = heart_disease()
     except DataUnavailableError as error:
@@ -265,6 +297,8 @@ def _hospitals() -> tuple[dict[str, np.ndarray[Any, Any]], str]:
 
 def _port() -> int:
     """A port of this machine that nobody uses now, if possible the usual one."""
+    import socket
+
     for port in (EXAMPLE_PORT, 0):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("localhost", port))
@@ -273,5 +307,7 @@ def _port() -> int:
 
 
 def _write(path: Path, text: str) -> None:
+    from ...storage import writing
+
     with writing(path, "choose another folder"):
         path.write_text(text, encoding="utf-8")

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...engines.flower.engine import free_port
 from ...errors import FileError
-from ...report.messages import bytes_text
-from ...runtime import read_site_ledger
-from ...runtime.keys import LEAST_SITES
 from ..consoles import stderr, stdout, tell
-from ..kits import check_installed, find_kit, make_all_kits
-from ..rehearsal import Rehearsal
-from ..stopping import ended_in_order
-from .federation import read_consortium, write_settings
+
+if TYPE_CHECKING:
+    from ..rehearsal import Rehearsal
 
 
 def command(
@@ -35,6 +30,13 @@ def command(
 
     Exit code: 0 all went as it should, 2 error, 130 after Ctrl-C.
     """
+    from ...engines.flower.engine import free_port
+    from ...runtime.keys import LEAST_SITES
+    from ..kits import check_installed, find_kit, make_all_kits
+    from ..rehearsal import Rehearsal
+    from ..stopping import ended_in_order
+    from .federation import read_consortium, write_settings
+
     federation = read_consortium(consortium, "nvflare")
     secure = not plain_sums and len(federation.sites) >= LEAST_SITES
     federation = replace(federation, host="localhost", port=free_port(), secure=secure)
@@ -55,6 +57,9 @@ def command(
 
 def report(rehearsal: Rehearsal) -> str:
     """What was rehearsed, and what left each site, as Markdown."""
+    from ...report.messages import bytes_text
+    from ...runtime import read_site_ledger
+
     federation, lines = rehearsal.federation, []
     columns = federation.features if isinstance(federation.features, int) else len(federation.features)
     sums = "secured" if federation.secure else "plain"

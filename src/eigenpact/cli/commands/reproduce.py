@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from ...reproduce import REPRODUCTIONS, Grid, Reproduced, Size, Watch, chosen, find
-from ...storage import write_json
-from .. import tables
 from ..consoles import stderr, stdout, tell
 from ..options import JsonFile, NoProgress
-from ..outputs import check_json, picture_in
-from ..progress import shown_status
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 FOLDER = Path("eigenpact-reproduce")
 
@@ -39,6 +36,12 @@ def command(
     NAME is the paper and the table or figure, such as faps-table4; an unknown name
     lists them all.  Wall-clock times depend on the machine and are not compared.
     """
+    from importlib.metadata import version
+
+    from ...storage import write_json
+    from ..outputs import check_json, picture_in
+    from ..progress import shown_status
+
     reproduction = find(name)
     options = chosen(reproduction, distribution=distribution)
     check_json(json_file, overwrite=overwrite)
@@ -69,6 +72,8 @@ def _report(made: Reproduced, console: Console) -> None:
 
 
 def _table(grid: Grid) -> Table:
+    from .. import tables
+
     table = tables.compact(grid.title)
     for j, column in enumerate(grid.columns):
         words = any(isinstance(row[j], str) for row in grid.rows)

@@ -5,36 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...data.description import Description
-from ...data.readers import read_table
-from ...data.site_rows import compared_with
-from ...data.weighing import weighed
-from ...engines import signals
-from ...engines.federation import running
-from ...engines.federation.identities import public_of
-from ...engines.federation.kits import NAME, PartyKit
-from ...engines.federation.sites import SiteFacts
-from ...engines.federation.trust import OWN_KEY, make_own_key, own_from
-from ...engines.flare.kits import DIGEST_VARIABLE, SITE_VARIABLE, Kit
-from ...engines.flower.engine import free_port
-from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
-from ...engines.flower.kits import FlowerKit, node_config
 from ...errors import EigenpactError, FileError, InputError
-from ...estimators.model_files import load_model
-from ...runtime import SiteLedger
-from ...runtime.holes import Holes
-from .. import site_settings
 from ..consoles import stderr, stdout, tell
-from ..kits import check_installed, find_kit
 from ..options import Data, DescribeTable, Scores
-from ..scoring import check_target, write_scores
-from ..site_settings import SiteFile, read_policy
-from ..stopping import ended_in_order
-from .site_check import check_holes, check_lacking, check_rows, look
+
+if TYPE_CHECKING:
+    from ...engines.federation.kits import PartyKit
+    from ...engines.flare.kits import Kit
+    from ...engines.flower.kits import FlowerKit
+    from ..site_settings import SiteFile
 
 LEAST_TIMEOUT = 5.0
 """The coordinator gives a sign of life every two seconds."""
@@ -65,6 +48,13 @@ def start(
 
     Exit code: 130 after Ctrl-C, 143 after SIGTERM, 2 error, as when the kit is started already.
     """
+    from ...engines.federation import running
+    from ...engines.flower.kits import FlowerKit
+    from ..kits import check_installed, find_kit
+    from ..site_settings import SiteFile
+    from ..stopping import ended_in_order
+    from .site_check import look
+
     if coordinator_timeout is not None and not coordinator_timeout >= LEAST_TIMEOUT:
         raise InputError(f"--coordinator-timeout {coordinator_timeout:g} must be at least {LEAST_TIMEOUT:g} seconds")
     with ended_in_order("the site was not connected yet"):
@@ -82,6 +72,11 @@ def start(
 
 def _answer(site: SiteFile, kit: Kit | FlowerKit, lock: dict[str, str], trusted_entities: Path | None) -> None:
     """Say what is about to happen, and let the kit's engine take over."""
+    from ...engines.flare.kits import DIGEST_VARIABLE, SITE_VARIABLE
+    from ...engines.flower.engine import free_port
+    from ...engines.flower.kits import FlowerKit
+    from ..site_settings import read_policy
+
     facts, digest = site.write_facts(kit, read_policy(site.policy, secure=kit.federation.secure))
     tell(stdout(), f"\nAnswering the coordinator at {kit.federation.host}:{kit.federation.port}; stop with Ctrl-C")
     if isinstance(kit, FlowerKit):
@@ -105,6 +100,9 @@ def key(
     KIT is the folder this site was given; the private key is written there, to secure.key, and stays.  If there is one already,
     its line is printed again.
     """
+    from ...engines.federation.trust import OWN_KEY, make_own_key
+    from ..kits import find_kit
+
     owned = find_kit(kit, "site")
     public, new = make_own_key(owned, renew=renew)
     tell(stdout(), f'{owned.party} = "{public}"')
@@ -130,16 +128,38 @@ def describe(
     ledger: Annotated[
         Path | None, typer.Option(help="This site's own ledger; by default beside the output, by its name.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what a node that was stopped answered by.")] = False,
 ) -> None:
     """Describe a site for a Flower SuperNode that it runs already: its NAME, its table, and what it allows.  Nothing is sent.
 
     The SuperNode is then told where the description is: flower-supernode --node-config 'eigenpact-site="/path/to/site.json"'.
     """
+    from ...data.description import Description
+    from ...data.readers import read_table
+    from ...data.site_rows import compared_with, read_agreed
+    from ...data.weighing import weighed
+    from ...engines.federation.identities import public_of
+    from ...engines.federation.kits import NAME
+    from ...engines.federation.trust import own_from
+    from ...engines.flower.kits import SITE_KEY as FLOWER_SITE
+    from ...engines.flower.kits import node_config
+    from ...runtime import SiteLedger
+    from ...runtime.holes import Holes
+    from .. import site_settings
+    from ..site_settings import read_policy
+    from .site_check import check_holes, check_lacking, check_rows
+
     if not NAME.fullmatch(name) or name == "coordinator":
         raise InputError(f"name {name!r} must be letters, digits, - or _, and not 'coordinator'")
-    table = read_table(data, None if describe is None else Description.read(describe))
-    columns = table.feature_names or table.X.shape[1]
-    agreed = columns if features is None else tuple(column.strip() for column in features.split(","))
+    if output.exists() and not overwrite:
+        raise FileError(
+            f"{output} exists already, and a SuperNode that was started with it answers by it: stop the node first and give "
+            "--overwrite, or write another file"
+        )
+    said = None if describe is None else Description.read(describe)
+    named = None if features is None else tuple(column.strip() for column in features.split(","))
+    table = read_table(data, said) if named is None else read_agreed(data, said, named)
+    agreed = named or table.feature_names or table.X.shape[1]
     X, lacking = compared_with(name, table, agreed, missing=True)
     rules = read_policy(policy)
     rules.load()
@@ -147,8 +167,9 @@ def describe(
     check_holes(data, Holes.of(X, agreed).told(), fills=rules.fill_missing, weighted=table.weights is not None)
     check_rows(weighed(X, table), rules)
     written = ledger.absolute() if ledger else output.absolute().with_name(f"{output.stem}.ledger.jsonl")
-    said = describe.absolute() if describe else None
-    facts = site_settings.describe(name, data.absolute(), agreed, rules, written, description=said)
+    facts = site_settings.describe(
+        name, data.absolute(), agreed, rules, written, description=describe.absolute() if describe else None
+    )
     facts.pinned().write(output.absolute())
     tell(stdout(), f"Site {name}: {X.shape[0]} rows of {X.shape[1]} columns; what leaves it will be written to {written.name}")
     line = f'{name} = "{public_of(own_from(SiteLedger(written).secret()))}"'
@@ -169,6 +190,12 @@ def transform(
 
     KIT is the folder this site was given, MODEL the folder that eigenpact coordinator run wrote, as the coordinator hands it out.
     """
+    from ...data.description import Description
+    from ...data.site_rows import compared_with, read_agreed
+    from ...estimators.model_files import load_model
+    from ..kits import find_kit
+    from ..scoring import check_target, write_scores
+
     owned = find_kit(kit, "site")
     file, said = _last_table(owned) if data is None else (data, None)
     said = describe or said
@@ -177,7 +204,7 @@ def transform(
     if owned.party not in pca.sites_:
         raise InputError(f"{model} is the PCA of {', '.join(pca.sites_)}, without {owned.party}; ask for a model of your own run")
     features = owned.federation.features
-    table = read_table(file, None if said is None else Description.read(said))
+    table = read_agreed(file, None if said is None else Description.read(said), features)
     X, lacking = compared_with(owned.party, table, features, missing=pca.fills_holes)
     if lacking and not pca.fills_holes and not any(step.kind == "features" for step in pca.preparation_):
         raise InputError(f"{file} {lacking}, and the model is of sites that have all of them; add them")
@@ -189,6 +216,8 @@ def transform(
 
 def become(command: list[str], environment: dict[str, str]) -> None:
     """Let FLARE or Flower take this process over, so that it ends when the command is stopped."""
+    from ...engines import signals
+
     sys.stdout.flush()
     signals.block()
     os.execve(command[0], command, {"MALLOC_ARENA_MAX": "2"} | os.environ | environment)  # FLARE has hundreds of threads
@@ -196,6 +225,8 @@ def become(command: list[str], environment: dict[str, str]) -> None:
 
 def _last_table(kit: PartyKit) -> tuple[Path, Path | None]:
     """The table that was started last, and its description, if that does not lie beside it."""
+    from ...engines.federation.sites import SiteFacts
+
     try:
         last = SiteFacts.read(str(kit.folder / "site.json"), "the kit")
     except EigenpactError as error:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
 from ...errors import FileError
-from ...numerics.accounting import epsilon_of
-from ...runtime import Limits, SiteLedger, read_budget
-from ...runtime.local import short_name
-from ...runtime.purse import budget_beside, missing_from, restore_budget, total_rho
 from ..consoles import harmless, stdout, tell
-from ..kits import find_kit
-from ..site_settings import read_policy
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ...runtime import Limits
 
 
 def command(
@@ -31,6 +28,11 @@ def command(
     KIT is the folder this site was given.  The account is the file beside the ledger whose name ends in .budget; a line is
     written before a reply leaves.  The ledger remembers each, so that an account which was lost is noticed, and can be restored.
     """
+    from ...runtime import SiteLedger, read_budget
+    from ...runtime.purse import budget_beside, missing_from, restore_budget
+    from ..kits import find_kit
+    from ..site_settings import read_policy
+
     owned = find_kit(kit, "site")
     rules = read_policy(policy or owned.folder / "policy.toml")
     account = SiteLedger(ledger or owned.folder / "ledger.jsonl")
@@ -52,6 +54,13 @@ def command(
 
 def _by_run(spent: Iterable[dict[str, Any]], limits: Limits) -> Table:
     """A line for each run: when it began, what was asked, its cost, and the epsilon of that by itself."""
+    from rich import box
+    from rich.table import Table
+
+    from ...numerics.accounting import epsilon_of
+    from ...runtime.local import short_name
+    from ...runtime.purse import total_rho
+
     runs: dict[str, list[dict[str, Any]]] = {}
     for row in spent:
         runs.setdefault(row["run"], []).append(row)
@@ -69,6 +78,9 @@ def _by_run(spent: Iterable[dict[str, Any]], limits: Limits) -> Table:
 
 def _in_all(spent: list[dict[str, Any]], limits: Limits) -> str:
     """How much of the budget is gone, in one line."""
+    from ...numerics.accounting import epsilon_of
+    from ...runtime.purse import total_rho
+
     unit = "a row" if limits.rows_per_person == 1 else f"a person with up to {limits.rows_per_person} rows"
     most, delta = limits.max_epsilon, limits.max_delta
     epsilon = epsilon_of(total_rho(spent), delta)

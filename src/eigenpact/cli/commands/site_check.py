@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...data.site_rows import compared_with
-from ...data.suggestion import examine
-from ...data.weighing import weighed
-from ...engines.federation.kits import PartyKit
-from ...engines.federation.trust import known_to
 from ...errors import EigenpactError, InputError
-from ...numerics.weighted import Weighted, rows_spoken_of
-from ...runtime import Policy, read_site_ledger
-from ...runtime.holes import Holes
-from .. import tables
 from ..consoles import harmless, stdout, tell
-from ..kits import find_kit
-from ..site_settings import ALL_SOLVERS, SHIPPED, SiteFile, read_policy
-from .describe import told
+
+if TYPE_CHECKING:
+    from ...engines.federation.kits import PartyKit
+    from ...runtime import Policy
+    from ..site_settings import SiteFile
 
 
 def command(site: Annotated[Path, typer.Argument()]) -> None:
@@ -31,12 +24,16 @@ def command(site: Annotated[Path, typer.Argument()]) -> None:
 
     Exit code: 0 ready, 2 not ready.
     """
+    from ..site_settings import SiteFile
+
     if not look(SiteFile.read(site)):
         raise typer.Exit(2)
 
 
 def look(site: SiteFile, kit: PartyKit | None = None) -> bool:
     """Print a line for every check; tell whether all are passed.  The kit is read if it is not given."""
+    from .. import tables
+
     table = tables.compact("Site")
     table.add_column("checked", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -51,6 +48,9 @@ def look(site: SiteFile, kit: PartyKit | None = None) -> bool:
 
 def suggest(data: Path, features: tuple[str, ...] | int) -> None:
     """Print the description that would mend a table, if it is one of text."""
+    from ...data.suggestion import examine
+    from .describe import told
+
     try:
         found = examine(data, None if isinstance(features, int) else features)
     except EigenpactError:  # it was told above
@@ -66,7 +66,7 @@ def _line(table: Any, found: dict[str, Any], what: str, check: Callable[..., str
         text, good = str(error), False
     except KeyError as missing:
         text, good = f"cannot be checked without {missing.args[0]}", False
-    mark = ("partly" if isinstance(text, Partly) else "ok") if good else "NO"
+    mark = ("partly" if isinstance(text, Partly) else "look" if isinstance(text, Undecided) else "ok") if good else "NO"
     table.add_row(what, mark, harmless(text, keep="\n"))
     return good
 
@@ -77,7 +77,15 @@ class Partly(str):
     __slots__ = ()
 
 
+class Undecided(str):
+    """What was found, where the table's owner has something to decide yet."""
+
+    __slots__ = ()
+
+
 def _kit(site: SiteFile, found: dict[str, Any]) -> str:
+    from ..kits import find_kit
+
     found["a kit"] = kit = found.get("a kit") or find_kit(site.kit, "site")
     federation = kit.federation
     return f"{kit.party} of federation {federation.name}, coordinator at {federation.host}:{federation.port}"
@@ -90,9 +98,15 @@ def _certificate(_site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _features(site: SiteFile, found: dict[str, Any]) -> str:
+    from ...data.description import description_of
+    from ...data.site_rows import compared_with
+    from ...data.weighing import weighed
+    from ...runtime.holes import Holes
+    from .describe import undecided
+
     kit = found["a kit"]
     try:
-        table, rules = site.table(), _rules(site, kit)
+        table, rules = site.table(kit.federation.features), _rules(site, kit)
         X, lacking = compared_with(kit.party, table, kit.federation.features, missing=True)
         check_lacking(site.data, lacking, compares=rules is not None and rules.compare_columns)
     except EigenpactError:
@@ -103,7 +117,10 @@ def _features(site: SiteFile, found: dict[str, Any]) -> str:
     check_holes(site.data, holes, fills=rules is not None and rules.fill_missing, weighted=table.weights is not None)
     if lacking or holes:
         return Partly(f"{partly_told(lacking, holes, genotypes=table.variants is not None)}{notes}")
-    return f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+    told = f"all {X.shape[1]} agreed columns, finite numbers, in {site.data.name}{notes}"
+    asked = undecided(said) if (said := site.description or description_of(site.data)[1]) else []
+    remarks = "".join(f"\n{remark}" for remark in asked)
+    return Undecided(f"{told}{remarks}\ndecide, and delete the remarks in {said.name}") if said and asked else told
 
 
 def partly_told(lacking: str, holes: str, *, genotypes: bool = False) -> str:
@@ -115,6 +132,8 @@ def partly_told(lacking: str, holes: str, *, genotypes: bool = False) -> str:
 
 
 def _rules(site: SiteFile, kit: PartyKit) -> Policy | None:
+    from ..site_settings import read_policy
+
     try:
         return read_policy(site.policy, secure=kit.federation.secure)
     except EigenpactError:
@@ -122,6 +141,8 @@ def _rules(site: SiteFile, kit: PartyKit) -> Policy | None:
 
 
 def _policy(site: SiteFile, found: dict[str, Any]) -> str:
+    from ..site_settings import ALL_SOLVERS, SHIPPED, read_policy
+
     kit = found.get("a kit")
     found["a policy"] = policy = read_policy(site.policy, secure=kit is not None and kit.federation.secure)
     policy.load()
@@ -134,6 +155,8 @@ def _policy(site: SiteFile, found: dict[str, Any]) -> str:
 
 def _sums(_site: SiteFile, found: dict[str, Any]) -> str:
     """Whether sums are secured, and by whose keys."""
+    from ...engines.federation.trust import known_to
+
     kit, policy = found["a kit"], found["a policy"]
     known = known_to(kit.party, kit, policy, b"")
     asked = "secured or refused" if policy.secure == "required" else "plain, or secured where the coordinator asks for it"
@@ -148,11 +171,15 @@ def _sums(_site: SiteFile, found: dict[str, Any]) -> str:
 
 
 def _ledger(site: SiteFile, _found: dict[str, Any]) -> str:
+    from ...runtime import read_site_ledger
+
     sent = sum(row["what"] == "sent" for row in read_site_ledger(site.ledger))
     return f"{sent} replies so far, in {site.ledger.name}"
 
 
 def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
+    from ...numerics.weighted import Weighted, rows_spoken_of
+
     X, policy = found["rows"], found["a policy"]
     check_rows(X, policy)
     if isinstance(X, Weighted):
@@ -165,6 +192,8 @@ def _rows(_site: SiteFile, found: dict[str, Any]) -> str:
 
 def check_rows(X: Any, policy: Policy) -> None:
     """Refuse a table (n x d) with fewer rows than its own policy asks for; those of little weight count little."""
+    from ...numerics.weighted import Weighted, rows_spoken_of
+
     n, least = rows_spoken_of(X), policy.min_rows
     if n < least:
         counted = f", as which {X.shape[0]} rows count by their weights," if isinstance(X, Weighted) else ","

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engines.ranks import Alone
 from ...errors import InputError
-from ...report.suggesting import Suggestion, suggest_components
-from ...storage import write_json
-from .. import tables
 from ..consoles import stderr, stdout, tell
 from ..options import (
+    By,
     Center,
     CenterOption,
+    ColumnOptions,
     Describe,
+    Drop,
     Features,
     FeaturesOption,
     Files,
     JsonFile,
     NoProgress,
+    Prepare,
+    RowNames,
     Scale,
     ScaleOption,
     Seed,
     preprocessing,
 )  # fmt: skip
-from ..outputs import check_json, check_picture
-from ..progress import shown_status
-from ..site_files import Read, parse_descriptions, read_together
+
+if TYPE_CHECKING:
+    from ...report.suggesting import Suggestion
+    from ..site_files import Read
 
 MOST = 10
 
@@ -66,8 +68,12 @@ def command(
     share: Annotated[float, typer.Option(help="Of each site's entries that held-out hides.")] = 0.1,
     center: CenterOption = Center.pooled,
     scale: ScaleOption = Scale.none,
+    prepare: Prepare = None,
     seed: Seed = 0,
     describe: Describe = None,
+    row_names: RowNames = None,
+    drop: Drop = None,
+    by: By = None,
     features: FeaturesOption = Features.strict,
     picture: Annotated[Path | None, typer.Option(help="Draw the table: .png, .pdf or .svg.")] = None,
     json_file: JsonFile = None,
@@ -82,17 +88,36 @@ def command(
 
     Exit code: 0, also if no component is suggested; 2 error.
     """
+    from ...engines.ranks import Alone
+    from ...estimators.pca import FederatedPCA
+    from ...estimators.preparers import parse_preparer
+    from ...report.suggesting import suggest_components
+    from ..progress import shown_status
+    from ..site_files import parse_descriptions, read_together
+
     _check(method, most, share, center)
-    descriptions = parse_descriptions(describe)
+    pca = FederatedPCA(1, prepare=tuple(parse_preparer(text) for text in prepare or ()))
+    columns = ColumnOptions(row_names, tuple(drop or ()), by)
     chosen: dict[str, Any] = {"missing": True, "features": str(features), "quiet": quiet}
-    read = read_together(files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), descriptions, **chosen)
+    read = read_together(
+        files, Alone(), None, lambda: _check_outputs(picture, json_file, overwrite), parse_descriptions(describe), None, columns,
+        **chosen,
+    )  # fmt: skip
     if not quiet and not read.report.nothing_changed:
         tell(stderr(), "\n".join(read.report.lines()), "yellow")
     tried = _tried(read, method, most)
     options: dict[str, Any] = preprocessing(center, scale) | {"share": share, "random_state": seed, "max_components": tried}
+    options["prepare"] = pca.preparers(read.names)
     with shown_status(stderr(), f"trying up to {tried} components", quiet=quiet):
         found = suggest_components(read.held, method=method.value, **options)
-    _report(found, len(files))
+    _report(found, len(read.held))
+    _write(found, picture, json_file)
+
+
+def _write(found: Suggestion, picture: Path | None, json_file: Path | None) -> None:
+    """The files that were asked for."""
+    from ...storage import write_json
+
     if json_file is not None:
         write_json(json_file, {"n_components": found.n_components, "method": found.method, "table": found.table})
         tell(stdout(), f"The numbers are in {json_file}")
@@ -115,6 +140,8 @@ def _check(method: Method, most: int | None, share: float, center: Center) -> No
 
 
 def _check_outputs(picture: Path | None, json_file: Path | None, overwrite: bool) -> None:
+    from ..outputs import check_json, check_picture
+
     check_json(json_file, overwrite=overwrite)
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
@@ -134,6 +161,8 @@ def _tried(read: Read, method: Method, most: int | None) -> int:
 
 def _report(found: Suggestion, sites: int) -> None:
     """The table, and what follows from it."""
+    from .. import tables
+
     table = tables.compact(f"Components of {sites} site{'s' * (sites > 1)}, by {found.method}")
     for name in found.table[0]:
         table.add_column(WORDS[name], justify="right")

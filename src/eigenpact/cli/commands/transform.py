@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import ColumnOptions, Drop, Memory, RowNames, Scores
+from ..options import By, ColumnOptions, Drop, Memory, RowNames, Scores
 
 
 class Shrinkage(StrEnum):
@@ -34,7 +34,10 @@ def command(
     ] = None,
     row_names: RowNames = None,
     drop: Drop = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the scores on the first two components: .png, .pdf or .svg.")] = None,
+    by: By = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the scores on two components, in colours by --by: .png, .pdf or .svg.")
+    ] = None,
     memory: Memory = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing output files.")] = False,
 ) -> None:
@@ -56,11 +59,12 @@ def command(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     pca = load_model(model)
-    said, columns = None if describe is None else Description.read(describe), ColumnOptions(row_names, tuple(drop or ()))
+    said, columns = None if describe is None else Description.read(describe), ColumnOptions(row_names, tuple(drop or ()), by)
     table = read_table(file, said, memory=memory_for_rows(limit), also=columns.add_to)
+    labels = None if by is None else table.texts[by]
     if project or errors or shrinkage is Shrinkage.corrected:
-        write_projections(output, pca, table, file, errors=errors, shrinkage=str(shrinkage), picture=picture)
+        write_projections(output, pca, table, file, errors=errors, shrinkage=str(shrinkage), picture=picture, labels=labels)
         return
     X = rows_of_table(pca, table, file)
     check_finite(site_name(file), X, getattr(pca, "feature_names_in_", None), missing=pca.fills_holes)
-    write_scores(output, pca, X, table.row_ids, picture)
+    write_scores(output, pca, X, table.row_ids, picture, labels)

@@ -22,7 +22,9 @@ from ..pca import FederatedPCA
 from .scikit import check_exportable
 
 FORMAT = "eigenpact model as JSON"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest that is read.  Models whose scores are not whitened are written as version 1, which older eigenpacts read."""
+
 MOST_BYTES = 1 << 30
 DTYPES = ("float64", "float32", "int64", "int32", "uint8", "bool")
 
@@ -44,7 +46,7 @@ def to_json(pca: FederatedPCA, path: str | os.PathLike[str], *, overwrite: bool 
     for step, about in zip(pca.preparation_, facts.get(PREPARATION, []), strict=True):
         about["arrays"] = {name: _written(step.arrays[name]) for name in step.arrays}
     arrays = {name: _written(np.asarray(getattr(pca, f"{name}_"))) for name in SHAPES}
-    whole = facts | {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": arrays}
+    whole = facts | {"format": FORMAT, "format_version": FORMAT_VERSION if pca.whiten else 1, "arrays": arrays}
     text = json.dumps(whole, indent=1, allow_nan=False, default=_plain) + "\n"
     with replacing(target) as part:
         part.write_text(text)
@@ -63,7 +65,7 @@ def from_json(path: str | os.PathLike[str]) -> FederatedPCA:
     if fits(written, int) and written > FORMAT_VERSION:
         raise FileError(f"{place} has format {written}, and up to {FORMAT_VERSION} are read here: upgrade eigenpact")
     try:
-        if written != FORMAT_VERSION:
+        if not fits(written, int) or written < 1:
             raise InputError(f"format_version is {shown(written)}")
         return _model(whole)
     except InputError as error:
@@ -71,7 +73,7 @@ def from_json(path: str | os.PathLike[str]) -> FederatedPCA:
 
 
 def _model(whole: dict[str, Any]) -> FederatedPCA:
-    facts = whole | {"format_version": 2, "sha256": ""}
+    facts = whole | {"format_version": whole["format_version"] + 1, "sha256": ""}  # 2 and 3 of a folder hold the same
     wrong = wrong_facts(facts)
     if wrong:
         raise InputError(wrong)

@@ -150,7 +150,7 @@ def _scaler(pca: FederatedPCA, centre: Array, scale: Array) -> Any:
 
 
 def _plain_pca(pca: FederatedPCA, centred: bool) -> Any:
-    plain = PCA(n_components=pca.n_components_)
+    plain = PCA(n_components=pca.n_components_, whiten=pca.whiten)
     for name in ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "n_components_"):
         setattr(plain, name, getattr(pca, name))
     plain.mean_ = np.zeros_like(pca.mean_) if centred else pca.mean_
