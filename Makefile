@@ -68,8 +68,9 @@ table-%: $(VENV)/test.stamp
 papers: $(VENV)/test.stamp ## every table and figure of the papers that fits in MINUTES=90, and a page for each paper (ONLY="faps-table4" for some)
 	$(BIN)/python -m benchmarks.papers $(ONLY) --minutes $(MINUTES)
 
-bench: $(VENV)/test.stamp ## time the runtime and the solvers against peers in the same run
+bench: $(VENV)/test.stamp ## time the runtime, and fits beside scikit-learn's in the same run; writes docs/results/speed.md
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.results speed --size paper --page
 
 big-files: $(VENV)/test.stamp ## fit files larger than --memory 512MB (SIZE=small for 200 MB, paper for a CSV of 8 GB and a bed of 4 GB)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.big_files --size $(SIZE)

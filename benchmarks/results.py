@@ -31,6 +31,7 @@ FAMILIES = (
     "privacy",
     "robust",
     "security",
+    "speed",
     "statistical",
 )
 """Modules here, each with ``rows(size)``; one is imported when its table is wanted, for a machine may lack what another needs."""

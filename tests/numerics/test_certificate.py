@@ -35,7 +35,7 @@ def test_the_identity() -> None:
     behind = Behind(space, ritz, omega)
     values, V = np.linalg.eigh(C)
     for lam, v in zip(values.tolist(), V.T, strict=True):
-        expected = v @ ritz.Z @ (ritz.Z.T @ omega) + v @ behind._left(lam)
+        expected = v @ ritz.Z @ (ritz.Z.T @ omega) + v @ behind._left([lam])
         np.testing.assert_allclose(v @ omega, expected, atol=1e-9)
 
 

@@ -222,8 +222,14 @@ async def begin(setup: Setup, start: Array | None, rounds: int) -> dict[str, Arr
 
 def _state(space: KrylovSpace, past: Past, stand: Stand) -> dict[str, Array]:
     """Everything that the loop goes on from."""
-    known = {"Q": space.Q, "CQ": space.CQ, "fresh": np.array(space.fresh)}
+    known = {"Q": space.Q, "CQ": space.CQ, "fresh": np.array(space.fresh), "inner": space.inner, "lengths": space.lengths}
     return known | {"bases": past.bases, "bounds": past.bounds, "counters": stand.counters()}
+
+
+def _space(state: Mapping[str, Array]) -> KrylovSpace:
+    """The space of a state; journals of 0.1.0 do not have its inner products."""
+    space = KrylovSpace(state["Q"], state["CQ"], int(state["fresh"]))
+    return space.knowing(state["inner"], state["lengths"]) if "inner" in state else space
 
 
 async def expand(
@@ -243,7 +249,7 @@ async def expand(
     residual of the Ritz vectors, which are not its answer, is told apart ("ritz_kkt").
     """
     stand, past = Stand.of(state["counters"]), Past(state["bases"], state["bounds"])
-    space = KrylovSpace(state["Q"], state["CQ"], int(state["fresh"]))
+    space = _space(state)
     omega = random_block(setup)[:, : NARROW if stand.restarted else None]
     while True:  # line 2
         view = View.of(setup, space, omega, past, stand, goal)

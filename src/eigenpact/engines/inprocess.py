@@ -2,7 +2,7 @@
 
 Sites run in threads where that pays (their time in BLAS is long enough to share the cores), and one after the other where it
 does not; a site that is alone shares its rows among them.  BLAS itself runs one thread per call when there are several sites, so
-that cores are not fought over and the result does not depend on how many there are.
+that cores are not fought over and the result does not depend on how many there are, and when matrices are small.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ from .threads import ThreadPost
 THREADS_PAY = 1e-3
 """Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
 
+WIDE = 2000
+"""Features from which on the coordinator's matrices are large enough for more than one thread in BLAS."""
+
 READ_RATE = 1e9
 """Entries of its rows that a site looks at in a second, at most: what its first answer is taken to need."""
 
@@ -52,8 +55,8 @@ class InProcess:
         Sites, or parts of the rows of a site that is alone, that may be worked on at the same time; the number of cores by
         default, 1 for never more than one.
     blas_threads : int, optional
-        Threads inside one BLAS call.  By default 1 with several sites; with one site BLAS is left as it is, but where rows are
-        shared among threads.
+        Threads inside one BLAS call.  By default 1; with one site of 2000 features or more BLAS is left as it is, but where rows
+        are shared among threads.
     min_sites : int
         A run goes on as long as this many sites are left.
     round_timeout : float, optional
@@ -80,8 +83,8 @@ class InProcess:
             )
         servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
         threads = self.threads or os.cpu_count() or 1
-        alone = len(servers) == 1
-        blas = self.blas_threads if self.blas_threads is not None or alone else 1
+        alone, wide = len(servers) == 1, any(server.n_features >= WIDE for server in servers.values())
+        blas = self.blas_threads if self.blas_threads is not None or (alone and wide) else 1
         with limited_blas(blas), threads_for_rows(threads if alone else 1):
             if self.round_timeout is not None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:

@@ -52,6 +52,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log, sqrt
 from typing import Literal
@@ -212,19 +213,22 @@ class Behind:
 
     def left(self) -> Array:
         """F(lambda) (d x 3b) where it is looked at: the directions in which a missed one would show."""
-        return np.concatenate([self._left(lam) for lam in self.looked_at], axis=1)
+        return self._left(self.looked_at)
 
     def excludes(self, lam: float) -> bool:
         """Whether a missed eigenvalue of ``lam`` or more would have shown."""
         if lam <= float(self.values[0]):
             return False
-        return all(self._size(lam + step * abs(lam)) < self.share for step in LOOKED_AT)
+        F = self._left([lam + step * abs(lam) for step in LOOKED_AT])
+        return all(_size(part) < self.share for part in np.split(F, len(LOOKED_AT), axis=1))
 
-    def _left(self, lam: float) -> Array:
-        weights = self.met / (lam - self.values)[:, None]
+    def _left(self, lams: Sequence[float]) -> Array:
+        """F at some lambda, side by side: one pass over the space for all of them."""
+        weights = np.concatenate([self.met / (lam - self.values)[:, None] for lam in lams], axis=1)
         left: Array = self.space.CQ @ (self.turn @ weights) - self.space.Q @ (self.turn @ (weights * self.values[:, None]))
         return left - self.Z @ (self.Z.T @ left)  # it is orthogonal to Z but for rounding errors, large where theta_1 is
 
-    def _size(self, lam: float) -> float:
-        F = self._left(lam)
-        return sqrt(max(0.0, float(np.linalg.eigvalsh(F.T @ F)[-1])))
+
+def _size(F: Array) -> float:
+    """The largest singular value."""
+    return sqrt(max(0.0, float(np.linalg.eigvalsh(F.T @ F)[-1])))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,11 +56,32 @@ class KrylovSpace:
 
     def add(self, B: Array, CB: Array) -> KrylovSpace:
         """The space with one more block B (d x b), orthonormal and orthogonal to Q, and its product C B."""
-        return KrylovSpace(np.concatenate([self.Q, B], axis=1), np.concatenate([self.CQ, CB], axis=1), B.shape[1])
+        space = KrylovSpace(np.concatenate([self.Q, B], axis=1), np.concatenate([self.CQ, CB], axis=1), B.shape[1])
+        return space.knowing(
+            np.block([[self.inner, self.Q.T @ CB], [B.T @ self.CQ, B.T @ CB]]),
+            np.block([[self.lengths, self.Q.T @ B], [B.T @ self.Q, B.T @ B]]),
+        )
+
+    def knowing(self, inner: Array, lengths: Array) -> KrylovSpace:
+        """This space, with its inner products known already: those of a new block are all that a round has to make."""
+        self.__dict__.update(inner=inner, lengths=lengths)
+        return self
+
+    @cached_property
+    def inner(self) -> Array:
+        """Q^T C Q (m x m), which is symmetric but for rounding errors."""
+        product: Array = self.Q.T @ self.CQ
+        return product
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Q^T Q (m x m), the identity but for rounding errors."""
+        product: Array = self.Q.T @ self.Q
+        return product
 
     def projected(self) -> Array:
         """T = Q^T C Q (m x m), symmetric."""
-        return symmetrize(self.Q.T @ self.CQ)
+        return symmetrize(self.inner)
 
     def noise(self, Y: Array) -> Array:
         """Lengths (k,) of the rounding errors in C Q Y, Y orthonormal (m x k).
@@ -68,9 +90,8 @@ class KrylovSpace:
         all other directions.  Where Q is not quite orthonormal, Ritz vectors are off by as much.
         """
         d, m = self.Q.shape
-        CY, QY = self.CQ @ Y, self.Q @ Y
-        skew = self.Q.T @ CY - self.CQ.T @ QY
-        askew = np.linalg.norm(self.Q.T @ QY - Y, axis=0) * np.linalg.norm(CY, axis=0)
+        skew = (self.inner - self.inner.T) @ Y
+        askew = np.linalg.norm(self.lengths @ Y - Y, axis=0) * np.linalg.norm(self.CQ @ Y, axis=0)
         lengths: Array = np.linalg.norm(skew, axis=0) * np.sqrt(d / max(m, 1) / 2) + askew
         return lengths
 

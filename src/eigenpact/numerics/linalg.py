@@ -20,6 +20,9 @@ _geqrf, _orgqr = scipy.linalg.get_lapack_funcs(("geqrf", "orgqr"), dtype=np.floa
 GRADED = 1e4
 """Eigenvalues that differ by more than this factor are found one after the other, so that small ones keep their digits."""
 
+ONCE_IS_ENOUGH = 1e-10
+"""What unit vectors may have in a space so that one projection leaves of it nothing but rounding errors."""
+
 SIGN_TIE = 1e-8
 """Entries within this relative distance of the largest one count as equally large in :func:`fix_signs`."""
 
@@ -86,9 +89,12 @@ def new_directions(A: Array, Q: Array, floor: float) -> Array:
     U, lengths, _ = scipy.linalg.svd(without(A, Q), full_matrices=False, check_finite=False, lapack_driver="gesdd")
     U = U[:, lengths > floor][:, : d - m]
     for _ in range(3):
-        U = without(U, Q)
+        inside = Q.T @ U
+        U = U - Q @ inside
         stays = np.linalg.norm(U, axis=0) > 0.5
         U = straightened(U if stays.all() else U[:, stays])
+        if np.abs(inside).max(initial=0.0) < ONCE_IS_ENOUGH:
+            break
     directions: Array = U
     return directions
 
