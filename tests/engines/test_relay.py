@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,3 +29,19 @@ def test_a_pipe_that_is_closed_under_its_reader_ends_in_order() -> None:
     post = RelayPost(pipe, ("north",))
     with pytest.raises(SiteError, match="the coordinator's server, or its job, has ended"):
         post.receive(time.monotonic() + 30)
+
+
+def test_a_job_whose_driver_was_stopped_meanwhile_says_so_in_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its key is gone, or its socket, or nobody listens there any more."""
+    pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
+    from eigenpact.engines.flare.relay import Relay
+
+    relay = Relay(str(tmp_path / "relay"), str(tmp_path / "key"), 1.0)
+    with caplog.at_level(logging.WARNING, "eigenpact.coordinator"):
+        assert relay.driver() is None
+        (tmp_path / "key").write_bytes(b"k" * 32)
+        assert relay.driver() is None
+        with socket.socket(socket.AF_UNIX) as left:  # as a process that was killed leaves it
+            left.bind(str(tmp_path / "relay"))
+        assert relay.driver() is None
+    assert [record.message for record in caplog.records] == ["the process that drove the run has ended before the run began"] * 3

@@ -47,12 +47,15 @@ class Relay:
         """Relay until the driver's process closes the socket."""
         clients = {client.name: client for client in collab.clients}
         over = threading.Event()
-        with Client(self._address, "AF_UNIX", authkey=Path(self._key).read_bytes()) as driver:
-            driver.send_bytes(json.dumps(sorted(clients)).encode())
-            for client in clients.values():
-                threading.Thread(target=self._keep_alive, args=(client, over), daemon=True).start()
-            log.info("sites %s are connected", ", ".join(sorted(clients)))
+        found = self.driver()
+        if found is None:
+            return
+        with found as driver:
             try:
+                driver.send_bytes(json.dumps(sorted(clients)).encode())
+                for client in clients.values():
+                    threading.Thread(target=self._keep_alive, args=(client, over), daemon=True).start()
+                log.info("sites %s are connected", ", ".join(sorted(clients)))
                 while True:
                     name, data = unframe(driver.recv_bytes())
                     if not name:
@@ -64,6 +67,14 @@ class Relay:
             finally:
                 over.set()
         log.info("the run is over")
+
+    def driver(self) -> Connection | None:
+        """The way to the process that drives the run; None if it was stopped while this job began, and took its key along."""
+        try:
+            return Client(self._address, "AF_UNIX", authkey=Path(self._key).read_bytes())
+        except (EOFError, FileNotFoundError, ConnectionError):
+            log.warning("the process that drove the run has ended before the run began")
+            return None
 
     def _call(self, driver: Connection, client: object, name: str, data: bytes) -> None:
         try:
