@@ -173,8 +173,10 @@ def test_blas_is_limited_during_the_run_and_restored_after_it(sites):
     with threadpool_limits(limits=2, user_api="blas"):
         assert {int(n) for n in run(InProcess(), sites, Gather(blas_threads)).values()} == {1}
         assert blas_threads(None) == 2
-        assert {int(n) for n in run(InProcess(), one_site, Gather(blas_threads)).values()} == {2}
-        assert {int(n) for n in run(InProcess(blas_threads=1), one_site, Gather(blas_threads)).values()} == {1}
+        assert {int(n) for n in run(InProcess(), one_site, Gather(blas_threads)).values()} == {1}
+        wide = {"s0": np.ones((2, 2000))}  # whose matrices at the coordinator are large
+        assert {int(n) for n in run(InProcess(), wide, Gather(blas_threads)).values()} == {2}
+        assert {int(n) for n in run(InProcess(blas_threads=1), wide, Gather(blas_threads)).values()} == {1}
         assert blas_threads(None) == 2
         with pytest.raises(SiteError):
             run(InProcess(), sites, Sum(fails_at_s3))

@@ -192,7 +192,7 @@ def test_a_share_of_the_variance(solver: str, share: float) -> None:
 
 def test_a_share_with_subspace_says_what_to_use() -> None:
     """Subspace iteration cannot know how many components a share takes."""
-    with pytest.raises(InputError, match=r"use solver='gram' or 'krylov'"):
+    with pytest.raises(InputError, match=r"use solver='gram' or solver='krylov'"):
         ep.FederatedPCA(0.9, solver="subspace").fit(SITES)
 
 

@@ -245,7 +245,7 @@ class Setup:
             return self.n_components
         raise InputError(
             f"n_components={self.n_components} (a share of the variance) needs a solver that sees more of the spectrum; "
-            "use solver='gram' or 'krylov', or give a number of components"
+            "use solver='gram' or solver='krylov', or give a number of components"
         )
 
     def public_rows(self, proxy: Any) -> Rows:

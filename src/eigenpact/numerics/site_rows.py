@@ -40,11 +40,11 @@ from .linalg import Array
 from .rows import Rows, product_rows
 from .weighted import weight_of
 
-NEAR = 100.0
-"""Squares of a feature's mean times the rows, over its squares about the mean, up to which rows need not be centred first."""
+NEAR = 10.0
+"""A feature's mean over its standard deviation, up to which rows need not be centred first."""
 
-CONSTANT = 1e-3 * float(np.finfo(float).eps) ** 2
-"""Squares about the mean of a column that does not vary, over the square of its mean: less than a last digit in a single row."""
+CONSTANT = 0.03 * float(np.finfo(float).eps)
+"""The root of the squares about its mean of a column that does not vary, over the mean: less than a last digit in one row."""
 
 
 class SiteRows(Rows):
@@ -64,7 +64,6 @@ class SiteRows(Rows):
     def __init__(self, X: Any, mean: Array | None, scale: Array | None, own: Array, within: Array | None = None) -> None:
         super().__init__(X, mean, scale)
         self._own, self._left = Rows(self._weighed(self.X), own[0], left=own[1]), own[1]
-        self._squares: Array = self.n * own[0] ** 2
         self._exact: Array = own[0] + own[1]
         self._away = own[0] if mean is None else own[0] - mean
         self._within = within
@@ -75,8 +74,9 @@ class SiteRows(Rows):
             return None
         if on_cpu(self.X) and self.X.dtype != np.float64:  # a copy as float64 is made, so it may as well be centred
             return None
-        constant: NDArray[np.bool_] = self.n * self._within <= CONSTANT * self._squares
-        return ~constant if np.all(constant | (self._squares <= NEAR * self._within)) else None
+        away, deviations = np.abs(self._exact), np.sqrt(self._within)
+        constant: NDArray[np.bool_] = deviations <= CONSTANT * away
+        return ~constant if np.all(constant | (np.sqrt(self.n) * away <= NEAR * deviations)) else None
 
     def _uncentred_action(self, A: Array, varying: NDArray[np.bool_]) -> tuple[Array, Array]:
         """The products X^T T (d x k), zero for constant columns, and 1^T T (k,)."""

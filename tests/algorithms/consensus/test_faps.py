@@ -217,7 +217,7 @@ def test_a_round_takes_one_pass_more_than_inner_steps(steps: int, monkeypatch: p
     """At most 4 passes over the rows with steps=3, whatever the round."""
     passes: list[str] = []
     blocks, products = Rows._blocks, Rows.scatter_action
-    monkeypatch.setattr(Rows, "_blocks", lambda self: passes.append("rows") or blocks(self))
+    monkeypatch.setattr(Rows, "_blocks", lambda self, **options: passes.append("rows") or blocks(self, **options))
     monkeypatch.setattr(Rows, "scatter_action", lambda self, Z: passes.append("product") or products(self, Z))
     rows, Z, kept = unequal_sites()["A"], np.eye(9)[:, :2], {}
     for _ in range(4):
