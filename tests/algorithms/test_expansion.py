@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
-from eigenpact.algorithms.expansion import HINDSIGHT, SAFETY, Past
+from eigenpact.algorithms.stand import HINDSIGHT, SAFETY, Past
 from eigenpact.errors import InputError
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import largest_sine
@@ -363,3 +363,31 @@ def test_single_precision_is_told_and_huge_offsets_do_not_overflow() -> None:
     assert "the rows' distance from the origin limits the sine" in far.stop_reason_
     with pytest.warns(ep.errors.NotIdentifiableWarning, match="fewer than 1 directions"):
         ep.FederatedPCA(1).fit({"a": np.full((5, 2), 1e200)})
+
+
+TAILS = [(300, 100, [0.3, 0.5, 0.7, 0.8]), (462, 61, [0.95, 0.965, 0.98, 0.99]), (389, 162, [0.78])]
+
+
+@pytest.mark.parametrize(("n", "d", "tail"), TAILS)
+def test_a_share_of_the_variance_where_many_values_are_equal(n: int, d: int, tail: list[float]) -> None:
+    """More than the first random block has columns: it has nothing of some of these directions, and cannot tell so."""
+    sizes = np.append(np.ones(d - len(tail)), tail)
+    X = np.linalg.qr(np.random.default_rng(5).normal(size=(n, d)))[0] * sizes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.errors.NotIdentifiableWarning)
+        pca = ep.FederatedPCA(0.9, solver="krylov", center=False, random_state=5).fit({"A": X})
+    shares = np.cumsum(sizes**2) / np.sum(sizes**2)
+    assert pca.n_components_ == np.argmax(shares > 0.9) + 1
+    np.testing.assert_allclose(pca.singular_values_, 1.0, rtol=1e-12)  # any of the equal directions will do
+    assert pca.converged_
+    assert pca.angle_estimate_ is None
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_a_share_of_equal_variances_in_few_rows(share: float) -> None:
+    """Ritz values that do not add up to the trace are not all there are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.errors.NotIdentifiableWarning)
+        pca = ep.FederatedPCA(share, solver="krylov", center=False, random_state=0).fit({"A": np.eye(19, 28)})
+    assert pca.n_components_ == {0.9: 18, 0.99: 19}[share]
+    np.testing.assert_allclose(pca.singular_values_, 1.0, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -321,3 +322,13 @@ def test_sums_do_not_depend_on_threads(streamed: bool, monkeypatch: pytest.Monke
     Y = X - mean
     np.testing.assert_allclose(alone[0], Y.T @ Y, rtol=1e-12, atol=1e-10)
     np.testing.assert_allclose(alone[1], Y.T @ (Y @ Z), rtol=1e-12, atol=1e-10)
+
+
+def test_sums_of_a_constant_column_keep_their_digits_in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a constant column of a large table would seem to vary, and be divided by what rounding made of it."""
+    monkeypatch.setattr("eigenpact.numerics.rows.BLOCK_BYTES", 8 * 2 * 4)
+    monkeypatch.setattr("eigenpact.numerics.rows.PART_ENTRIES", 8)
+    values = np.array([0.019120613635715503, 0.3])
+    X = np.broadcast_to(values, (200_000, 2))
+    exact = np.array([math.fsum(X[:, j]) for j in range(2)])
+    np.testing.assert_allclose(Rows(X).column_sums(), exact, rtol=4e-16)

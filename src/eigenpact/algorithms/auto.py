@@ -15,12 +15,12 @@ from ..numerics.linalg import Array
 from ..runtime import Costs
 from .consensus.gram import Gram
 from .consensus.krylov import Krylov
-from .expansion import SHARE_BLOCK
 from .goal import EXACT_ANGLE
 from .method import method
 from .parameters import check, check_choice
 from .setup import Setup
 from .solution import Algorithm, Solution, State
+from .stand import SHARE_BLOCK
 from .start import Start
 
 GRAM_FEATURES = 5000

@@ -11,6 +11,8 @@ Rounds
            solutions of (lambda I - C) X = Omega that the space has, lambda >= theta_k: F(lambda) then stays as small as it was
     7.     B <- what the method adds (k directions), and k that make the proof: those of F(theta_k), where a missed direction
            would show
+    Where the number of components follows from a share of the variance, and more leading values are equal than the random block
+    can tell, a wider one takes its place (one round).
     From a random start, and until the first restart, both are the next block of the Krylov space of Omega, so that is B.
 
 Stopping
@@ -25,7 +27,7 @@ Stopping
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,21 +35,19 @@ import numpy as np
 from ..numerics.certificate import LOOKED_AT, NARROW, OVERSAMPLING, Behind, Certificate, certify
 from ..numerics.krylov_space import SMALLEST_STEP, KrylovSpace, Ritz
 from ..numerics.linalg import GRADED, Array, new_directions, orthonormalize, random_orthonormal, unit_columns
-from ..numerics.metrics import kkt, largest_sine
+from ..numerics.metrics import kkt
 from ..runtime import Progress, Sum
 from .goal import Goal, check_angle_tol, in_words
 from .parameters import check_choice, check_whole
 from .products import scatter_action
 from .setup import Setup
 from .solution import Solution
+from .stand import SHARE_BLOCK, Past, Stand, random_block, random_block_of, width_of
 from .start import Start
 
-HINDSIGHT, LEARNT, SAFETY = 4, 0.5, 2.0
-"""Rounds that are looked back upon; how much lower the bound must be now for a past iterate to count; and a margin."""
-
-AT_ROUNDING, FALLS, STALL, LONG_STALL, FINE = 4.0, 0.9, 10, 100, 1e-12
-"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall to this share of the smallest
-for so many rounds, longer while the proof is still open, with a residual that small."""
+AT_ROUNDING, STALL, LONG_STALL, FINE = 4.0, 10, 100, 1e-12
+"""Bounds within this many times the rounding errors fall no more; nor do those that did not fall for so many rounds, longer while
+the proof is still open, with a residual that small."""
 
 NEW = 1e-11
 """How much of a unit vector must be new to be taken for more than rounding."""
@@ -55,8 +55,8 @@ NEW = 1e-11
 PROOF = NARROW * (1 + len(LOOKED_AT))
 """Columns that a restart keeps for the proof."""
 
-SHARE_BLOCK = 10
-"""Components looked for while their number is still to be found from a share of the variance."""
+TIED = 1e-6
+"""Values within this relative distance count as equal where the random block may be too narrow for them."""
 
 Directions = Callable[[KrylovSpace, Ritz, float], Coroutine[Any, Any, Array]]
 """From the space, Ritz pairs and scaled residual to the directions (d x k) that a method wants to add, of any length."""
@@ -67,90 +67,6 @@ def check_expansion(start: Start, angle_tol: float | None, max_blocks: int) -> N
     check_choice("start", start, Start)
     check_angle_tol(angle_tol)
     check_whole("max_blocks", max_blocks, 3, ": two blocks to keep and one to add")
-
-
-def width_of(setup: Setup) -> int:
-    """Components that a block is made for."""
-    wanted = setup.n_components
-    return wanted if isinstance(wanted, int) else min(SHARE_BLOCK, setup.n_features, setup.n_samples)
-
-
-def random_block(setup: Setup) -> Array:
-    """Omega (d x b): the same whenever it is asked for."""
-    return random_orthonormal(setup.n_features, min(width_of(setup) + OVERSAMPLING, setup.n_features), setup.seed)
-
-
-@dataclass(frozen=True, eq=False)
-class Past:
-    """Bases (d x k) of the last rounds, side by side, and the bounds on their angles that were known then."""
-
-    bases: Array
-    bounds: Array
-
-    @classmethod
-    def empty(cls, d: int) -> Past:
-        """No rounds yet."""
-        return cls(np.zeros((d, 0)), np.zeros(0))
-
-    def factor(self, Z: Array, bound: float) -> float:
-        """By how much bounds were too large, as far as Z (d x k) with its own ``bound`` can tell; at most 1."""
-        k, ratios = Z.shape[1], []
-        for i, before in enumerate(self.bounds.tolist()):
-            if bound <= LEARNT * before < LEARNT:
-                seen = largest_sine(self.bases[:, i * k : (i + 1) * k], Z) / (1 - bound / before)
-                ratios.append(seen / before)
-        return min(1.0, SAFETY * max(ratios)) if len(ratios) > 1 else 1.0
-
-    def add(self, Z: Array, bound: float) -> Past:
-        """With one more round, without the oldest one beyond HINDSIGHT."""
-        k = Z.shape[1]
-        if self.bounds.size and self.bases.shape[1] != k * self.bounds.size:  # the number of components has changed
-            return Past(Z, np.array([bound]))
-        bases = np.concatenate([self.bases, Z], axis=1)[:, -HINDSIGHT * k :]
-        return Past(np.ascontiguousarray(bases), np.append(self.bounds, bound)[-HINDSIGHT:])
-
-
-@dataclass(frozen=True, eq=False)
-class Stand:
-    """How far the loop is: the counters that are saved with a space.
-
-    Attributes
-    ----------
-    rounds : int
-        Rounds of the run so far.
-    confirmed : bool
-        Whether the leading products are the sites' own, not turned in a restart.
-    pure : bool
-        Whether the space is the block Krylov space of Omega and nothing else.
-    best, idle : float, int
-        The smallest bound on the angle so far, and for how many rounds it has not fallen.
-    restarted : bool
-        Whether only ``NARROW`` columns of Omega are left.
-    anew : bool
-        Whether all products have been made anew because of rounding errors.
-    """
-
-    rounds: int
-    confirmed: bool = True
-    pure: bool = True
-    best: float = np.inf
-    idle: int = 0
-    restarted: bool = False
-    anew: bool = False
-
-    @classmethod
-    def of(cls, counters: Array) -> Stand:
-        """From what :meth:`counters` made."""
-        rounds, confirmed, pure, best, idle, restarted, anew = counters.tolist()
-        return cls(int(rounds), bool(confirmed), bool(pure), best, int(idle), bool(restarted), bool(anew))
-
-    def counters(self) -> Array:
-        """As an array."""
-        return np.array(astuple(self), dtype=float)
-
-    def after(self, bound: float) -> Stand:
-        """With the bound on the angle of one round more."""
-        return replace(self, best=bound, idle=0) if bound < FALLS * self.best else replace(self, idle=self.idle + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +112,11 @@ class View:
         details = {} if self.angle is None else {"angle": self.angle}
         share = setup.share(self.ritz.values[: self.ritz.Z.shape[1]])
         return Progress(basis=self.ritz.Z, objective=share, kkt=self.residual, details=details, state=state)
+
+    def confirming(self, setup: Setup, own: Array, CQ: Array) -> Progress:
+        """What is told of a round that confirms a basis (d x k), of whose products those are the first columns."""
+        details = {"confirming": 1.0 if self.angle is None else self.angle, "ritz_kkt": self.residual}
+        return Progress(basis=own, kkt=kkt(CQ[:, : own.shape[1]], own, setup.trace), details=details)
 
     def improvable(self, stand: Stand) -> bool:
         """Whether rounding errors are in the way that products with the Ritz vectors themselves would not have: blocks that
@@ -250,20 +171,21 @@ async def expand(
     """
     stand, past = Stand.of(state["counters"]), Past(state["bases"], state["bounds"])
     space = _space(state)
-    omega = random_block(setup)[:, : NARROW if stand.restarted else None]
+    omega = random_block_of(setup, stand)
     while True:  # line 2
         view = View.of(setup, space, omega, past, stand, goal)
-        done, improvable, stand = view.done(stand), view.improvable(stand), stand.after(view.rough)
+        narrow = _hides_ties(setup, view, stand)
+        done, improvable, stand = view.done(stand) and not narrow, view.improvable(stand), stand.after(view.rough)
         last = stand.rounds >= setup.max_rounds or (done and stand.confirmed)
-        if own is None:
-            saved = None if last else _state(space, past, stand) | dict(facts or {})
-            await view.progress(setup, saved)
-        else:
-            confirming = {"confirming": 1.0 if view.angle is None else view.angle, "ritz_kkt": view.residual}
-            await Progress(basis=own, kkt=kkt(state["CQ"][:, : own.shape[1]], own, setup.trace), details=confirming)
+        saved = None if last or own is not None else _state(space, past, stand) | dict(facts or {})
+        await (view.progress(setup, saved) if own is None else view.confirming(setup, own, state["CQ"]))
         if last:  # line 5
             break
         past, ritz = past.add(view.ritz.Z, view.rough), view.ritz
+        if narrow:
+            space, stand = await _widened(setup, space, ritz.Z.shape[1], stand)
+            omega = random_block_of(setup, stand)
+            continue
         most = _most_columns(setup, max_blocks, ritz.Z.shape[1])
         restart = improvable or (space.size + width_of(setup) > most and not done)
         if restart:  # line 6
@@ -291,6 +213,29 @@ async def expand(
             space = space.add(B, await Sum(scatter_action, B))  # lines 3, 4
         stand = replace(stand, rounds=stand.rounds + 1)
     return _solution(setup, view, goal, done and stand.confirmed, stand.rounds)
+
+
+def _hides_ties(setup: Setup, view: View, stand: Stand) -> bool:
+    """Whether more leading values are equal than a random block can tell, so that it may have nothing of one more.
+
+    A block of b columns has b directions of an eigenspace, and its Krylov space never more.  For k components it is k + 4 wide;
+    where their number follows from a share of the variance, it was made before that was known.
+    """
+    whole = max(stand.block, len(view.ritz.values)) >= setup.n_features
+    if isinstance(setup.n_components, int) or not view.enough or whole:
+        return False
+    most = (stand.block or min(SHARE_BLOCK, setup.n_features, setup.n_samples) + OVERSAMPLING) - OVERSAMPLING
+    values = view.ritz.values[: view.ritz.Z.shape[1]]
+    return bool(np.any(values[most:] >= (1 - TIED) * values[: max(0, len(values) - most)]))
+
+
+async def _widened(setup: Setup, space: KrylovSpace, k: int, stand: Stand) -> tuple[KrylovSpace, Stand]:
+    """The space with a random block that is wide enough for k components.  One round, unless it is in there already."""
+    stand = replace(stand, block=min(k + OVERSAMPLING, setup.n_features), pure=False, restarted=False, best=np.inf, idle=0)
+    B = new_directions(random_block_of(setup, stand), space.Q, SMALLEST_STEP)
+    if B.shape[1]:
+        space, stand = space.add(B, await Sum(scatter_action, B)), replace(stand, rounds=stand.rounds + 1)
+    return space, stand
 
 
 def _ritz(setup: Setup, space: KrylovSpace) -> Ritz:

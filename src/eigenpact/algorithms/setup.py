@@ -72,6 +72,9 @@ CENTRE = ("mean", "scale", "own", "within")
 AGREED = (*CENTRE, "trace")
 """What a site is told, and keeps, once in an epoch."""
 
+WHOLE = 1e-8
+"""All variances add up to the trace but for this share of it."""
+
 SLACK = 1e-9
 """A pooled trace may be smaller than a site's own by this share: both are rounded."""
 
@@ -274,7 +277,8 @@ class Setup:
         enough = np.flatnonzero(captured > self.n_components * self.trace - rounding)
         if enough.size:
             return int(enough[0]) + 1
-        return largest if len(spectrum) >= largest else None
+        whole = captured.size > 0 and captured[-1] >= (1 - WHOLE) * self.trace  # else some of the values are still to be found
+        return largest if len(spectrum) >= self.n_features or (len(spectrum) >= largest and whole) else None
 
 
 async def agree(problem: Problem) -> Setup:

@@ -15,6 +15,8 @@ from functools import reduce
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .blas import limited_blas
 from .elsewhere import to_numpy
 from .linalg import Array
@@ -90,6 +92,29 @@ def grouped(parts: Iterator[tuple[Any, ...]], count: int) -> Iterator[tuple[Any,
 def totals(parts: Iterable[tuple[Any, ...]]) -> tuple[Array, ...]:
     """The sums of tuples of arrays as arrays of numpy."""
     return tuple(map(to_numpy, sum_of(parts)))
+
+
+def careful_totals(parts: Iterable[tuple[Any, ...]]) -> tuple[Array, ...]:
+    """As :func:`totals`, however many parts there are: what rounding takes from a sum is added up beside it (Neumaier).
+
+    >>> (one,) = careful_totals((np.array([0.1]),) for _ in range(100_000))
+    >>> float(one[0])
+    10000.0
+    """
+    sums: list[Array] = []
+    lost: list[Array] = []
+    for part in parts:
+        added = [np.asarray(to_numpy(array), dtype=np.float64) for array in part]
+        if not sums:
+            sums, lost = added, [np.zeros_like(array) for array in added]
+            continue
+        for i, more in enumerate(added):
+            with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
+                total = sums[i] + more
+                rest = np.where(np.abs(sums[i]) >= np.abs(more), (sums[i] - total) + more, (more - total) + sums[i])
+            lost[i] += np.where(np.isfinite(rest), rest, 0.0)
+            sums[i] = total
+    return tuple(one + rest for one, rest in zip(sums, lost, strict=True))
 
 
 def total(parts: Iterable[Any]) -> Array:

@@ -8,7 +8,7 @@ memory, so results are the same to the bit wherever rows in memory are taken in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, reduce
 from typing import Any
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .elsewhere import like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, random_orthonormal, top_eigenpairs
-from .parts import grouped, side_by_side, sum_of, total, totals
+from .parts import careful_totals, grouped, side_by_side, sum_of, total, totals
 from .sources import RowSource, as_rows, pieces
 from .sparse_rows import SparseRows, add_duplicates, better, far_features, sparse_parts
 from .weighted import Weighted, rows_and_weights, total_weight
@@ -86,10 +86,10 @@ class Rows:
         A long sum loses digits.  The sum of what is left after the mean of a block is subtracted gives them back.
         """
         if self.sparse:
-            return total(part.column_sums() for _, part in self._parts())
+            return careful_totals((part.column_sums(),) for _, part in self._parts())[0]
         if self.weights is not None:
-            return total(_weighted_sums(b, w) for b, w in Rows(self.X)._with_weights(self.weights))
-        return Rows(self.X)._added_up(lambda block: (_sums(block),), self._block_rows())[0]
+            return careful_totals((_weighted_sums(b, w),) for b, w in Rows(self.X)._with_weights(self.weights))[0]
+        return Rows(self.X)._added_up(lambda block: (_sums(block),), self._block_rows(), add=careful_totals)[0]
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
@@ -253,7 +253,13 @@ class Rows:
             yield block, like(weights[first : first + block.shape[0], None], self.X)
             first += block.shape[0]
 
-    def _added_up(self, function: Callable[[Any], tuple[Any, ...]], step: int, least: int = 1) -> tuple[Array, ...]:
+    def _added_up(
+        self,
+        function: Callable[[Any], tuple[Any, ...]],
+        step: int,
+        least: int = 1,
+        add: Callable[[Iterable[tuple[Any, ...]]], tuple[Array, ...]] = totals,
+    ) -> tuple[Array, ...]:
         """The sums over blocks, of ``step`` rows, of what a function gives for each, where X lies.
 
         Blocks are added up in parts, of ``least`` rows or more, and parts in their order, by threads where there are some: sums
@@ -262,13 +268,13 @@ class Rows:
         part = step * max(1, -(-max(PART_ENTRIES // max(1, self.d), least) // step))
         if self.streamed or self.n <= part or not on_cpu(self.X):
             blocks = self._blocks(rows=step)
-            return totals(grouped(map(function, blocks), part // step))
+            return add(grouped(map(function, blocks), part // step))
 
         def of_part(first: int) -> tuple[Any, ...]:
             X = self._weighed(self.X[first : first + part], slice(first, first + part))
             return sum_of(map(function, Rows(X, self.mean, self.scale, self.left)._blocks(rows=step)))
 
-        return totals(side_by_side(of_part, range(0, self.n, part)))
+        return add(side_by_side(of_part, range(0, self.n, part)))
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted, converted or read, since then nothing is copied."""

@@ -59,12 +59,13 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import begin, check_expansion, expand, width_of
+from ..expansion import begin, check_expansion, expand
 from ..goal import EXACT_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
+from ..stand import width_of
 from ..start import STIR, Start, merged_directions
 
 FIRST_ACCURACY, MODEL_ACCURACY = 1e-4, 0.05

@@ -9,10 +9,11 @@ from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, new_directions, top_eigenpairs
 from ...numerics.metrics import kkt, largest_sine
 from ...runtime import Progress, Sum
-from ..expansion import random_block, ritz_gap_angle
+from ..expansion import ritz_gap_angle
 from ..products import scatter_action
 from ..setup import Setup
 from ..solution import Solution, cut_in_words
+from ..stand import random_block
 
 WORTH_A_LOOK = 1e-12
 """Other directions shorter than this share of the longest are not multiplied."""
