@@ -42,7 +42,7 @@ from .parameters import check_choice, check_whole
 from .products import scatter_action
 from .setup import Setup
 from .solution import Solution
-from .stand import SHARE_BLOCK, Past, Stand, random_block, random_block_of, width_of
+from .stand import Past, Stand, random_block, random_block_of, width_of
 from .start import Start
 
 AT_ROUNDING, STALL, LONG_STALL, FINE = 4.0, 10, 100, 1e-12
@@ -224,7 +224,7 @@ def _hides_ties(setup: Setup, view: View, stand: Stand) -> bool:
     whole = max(stand.block, len(view.ritz.values)) >= setup.n_features
     if isinstance(setup.n_components, int) or not view.enough or whole:
         return False
-    most = (stand.block or min(SHARE_BLOCK, setup.n_features, setup.n_samples) + OVERSAMPLING) - OVERSAMPLING
+    most = stand.block - OVERSAMPLING if stand.block else width_of(setup)
     values = view.ritz.values[: view.ritz.Z.shape[1]]
     return bool(np.any(values[most:] >= (1 - TIED) * values[: max(0, len(values) - most)]))
 
