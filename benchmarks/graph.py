@@ -10,7 +10,6 @@ four more seeds, on which nothing was chosen.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.linalg import subspace_angles
 
 import eigenpact as ep
-from benchmarks.table import Row, pytest_row
+from benchmarks.table import Row, load_told, pytest_row
 from eigenpact.algorithms.graph.projection_consensus import send_coefficients, send_values, update
 from eigenpact.engines import InProcess
 from eigenpact.numerics.blas import limited_blas
@@ -187,7 +186,7 @@ def _cost(counts: tuple[int, ...]) -> Row:
     shown = ", ".join(
         f"{n}: {1e3 * s:.2f} ms / {c:.2f} s / {r}" for n, s, c, r in zip(counts, ours, central, rounds, strict=True)
     )
-    why = "" if growth <= 1.2 else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, caches shared"
+    why = "" if growth <= 1.2 else f"{load_told()}, caches shared"
     return Row(
         "nodes of 100 images: arithmetic of a node per iteration / central kernel PCA / rounds of a fit of 10 iterations "
         "(averages and maxima take more on a wider graph); growth of the first two",

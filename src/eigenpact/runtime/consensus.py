@@ -22,12 +22,6 @@ class Consider(Call):
     kind = "consider"
 
 
-class Read(Call):
-    """Every node's program reads the node's own copy of the agreed value; nothing travels."""
-
-    kind = "read"
-
-
 @local(sends={"maximum": "..."}, reads=(MAXIMUM,), keeps=(MAXIMUM,), bound="none")
 def pass_on_maximum(site: Site) -> Reply:
     """Send the largest value seen so far to all neighbours."""
@@ -55,24 +49,30 @@ def check_nodes(graph: Graph, sites: Collection[str]) -> None:
         raise ProgramError(f"the graph's nodes and the sites differ in {sorted(strangers)[:5]}; they must be the same")
 
 
+def distances(graph: Graph, start: str) -> dict[str, int]:
+    """How many steps every node is from one of them; refuses a graph that is not connected, naming what is cut off.
+
+    >>> distances({"a": ("b",), "b": ("a", "c"), "c": ("b",)}, "a")
+    {'a': 0, 'b': 1, 'c': 2}
+    """
+    found = {start: 0}
+    queue = deque([start])
+    while queue:
+        node = queue.popleft()
+        for neighbour in graph[node]:
+            if neighbour not in found:
+                found[neighbour] = found[node] + 1
+                queue.append(neighbour)
+    if len(found) < len(graph):
+        unreached = sorted(set(graph) - set(found))
+        raise ProgramError(f"the graph is not connected: {start!r} cannot reach {unreached[:5]}; add edges between them")
+    return found
+
+
 def diameter(graph: Graph) -> int:
-    """The largest distance between two nodes; refuses a graph that is not connected, naming what is cut off.
+    """The largest distance between two nodes; refuses a graph that is not connected.
 
     >>> diameter({"a": ("b",), "b": ("a", "c"), "c": ("b",)})
     2
     """
-    widest = 0
-    for start in graph:
-        distance = {start: 0}
-        queue = deque([start])
-        while queue:
-            node = queue.popleft()
-            for neighbour in graph[node]:
-                if neighbour not in distance:
-                    distance[neighbour] = distance[node] + 1
-                    queue.append(neighbour)
-        unreached = sorted(set(graph) - set(distance))
-        if unreached:
-            raise ProgramError(f"the graph is not connected: {start!r} cannot reach {unreached[:5]}; add edges between them")
-        widest = max(widest, max(distance.values()))
-    return widest
+    return max(max(distances(graph, start).values()) for start in graph)

@@ -11,7 +11,7 @@ import eigenpact as ep
 from eigenpact.algorithms.graph.gossip import weights
 from eigenpact.algorithms.graph.network import Network
 from eigenpact.errors import InputError
-from eigenpact.numerics.kernels import Kernel, landmark_features, random_features
+from eigenpact.numerics.kernels import Kernel, random_features
 from eigenpact.numerics.linalg import q_factor, random_orthonormal
 from eigenpact.runtime import LocalFunction, Reply
 
@@ -68,13 +68,18 @@ def method_and_features(name, tables, **options):
         return ep.GraphPCA(1, solver=ep.solvers.Tracking(**options), **shared), tables
     if name == "landmarks":
         pca = ep.GraphKernelPCA(1, solver=ep.solvers.Landmarks(**options), landmarks=public, **shared)
-        return pca, {node: landmark_features(kernel, X, public) for node, X in tables.items()}
+        return pca, {node: kernel(X, public) for node, X in tables.items()}
     frequencies = kernel.frequencies(7, 8, seed)
     pca = ep.GraphKernelPCA(1, solver=ep.solvers.RandomFeatures(16, **options), **shared)
     return pca, {node: random_features(X, frequencies) for node, X in tables.items()}
 
 
-METHODS = ["tracking", "random-features", "landmarks"]
+METHODS = {
+    "tracking": {"send_own", "mix"},
+    "random-features": {"send_up", "send_down"},
+    "landmarks": {"send_up", "send_down"},
+}
+"""Methods that send no rows, and the functions whose messages have something of the rows."""
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -82,7 +87,7 @@ def test_no_message_has_a_row_or_its_feature(name):
     tables = tables_of([5, 6, 8, 9])
     pca, features = method_and_features(name, tables)
     _, sent = recorded(pca, tables)
-    assert {function for _, function, _ in sent} >= {"send_own", "mix"}
+    assert {function for _, function, _ in sent} >= METHODS[name]
     assert shown(sent, tables) == set()
     assert shown(sent, features) == set()
 
@@ -90,12 +95,13 @@ def test_no_message_has_a_row_or_its_feature(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_a_node_of_one_row_would_show_it_and_is_refused(name):
     """Why min_rows is there, and proof that the test above can fail."""
-    tables = tables_of([5, 1, 8, 9])
+    tables = tables_of([5, 9, 8, 1])  # n3 is a leaf of the ring's tree
     pca, features = method_and_features(name, tables, min_rows=1)
     _, sent = recorded(pca, tables)
-    assert ("n1", "send_own") in shown(sent, {"n1": features["n1"]})
+    shows = {function for node, function in shown(sent, {"n3": features["n3"]}) if node == "n3"}
+    assert shows & {"send_own", "send_up"}
     pca, _ = method_and_features(name, tables)
-    with pytest.raises(InputError, match=r"at site 'n1': it has 1 rows, fewer than min_rows=5.* join it with another node"):
+    with pytest.raises(InputError, match=r"at site 'n3': it has 1 rows, fewer than min_rows=5.* join it with another node"):
         pca.fit(tables)
 
 
@@ -137,3 +143,35 @@ def test_a_leafs_neighbour_recovers_its_whole_scatter():
     A = Y @ np.linalg.pinv(D, rcond=1e-10)
     F = tables["n0"] - np.concatenate(list(tables.values())).mean(axis=0)
     assert np.linalg.norm(A - F.T @ F) < 1e-3 * np.linalg.norm(F.T @ F)
+
+
+def test_the_parent_of_a_leaf_of_the_tree_recovers_its_whole_scatter():
+    """A leaf's products are its own, and its parent has the blocks; what others have behind them is added to theirs."""
+    m, b = 12, 5
+    tables = tables_of([20, 30, 25, 30])
+    public = np.random.default_rng(9).normal(size=(m, 7)) * 2
+    pca = ep.GraphKernelPCA(1, solver="landmarks", landmarks=public, graph="ring:2", tol=0.0, random_state=0)
+    _, sent = recorded(pca, tables)
+    down = [a[0][:-3] for node, function, a in sent if (node, function, len(a[0])) == ("n0", "send_down", m + 3)]
+    first = next(a[0][:-1, 1:] for _, function, a in sent if function == "send_down")  # beside the mean
+    assert first.shape == (m, b)
+    blocks = np.hstack([first, *down[:-2:2]])  # one for each of two children; the last is the answer
+    features = {node: Kernel("rbf", 1 / 7)(X, public) for node, X in tables.items()}
+    mean = np.concatenate(list(features.values())).mean(axis=0)
+
+    def recovered(node):
+        products = [a[0] for who, function, a in sent if (who, function, len(a[0])) == (node, "send_up", m)]
+        assert len(products) == pca.n_iterations_
+        return np.hstack(products) @ np.linalg.pinv(blocks)
+
+    def scatter(*nodes):
+        F = np.concatenate([features[node] for node in nodes]) - mean
+        return F.T @ F
+
+    assert np.linalg.norm(recovered("n3") - scatter("n3")) < 1e-8 * np.linalg.norm(scatter("n3"))
+    assert np.linalg.norm(recovered("n1") - scatter("n1", "n2")) < 1e-8 * np.linalg.norm(scatter("n1", "n2"))
+    assert {(m.sender, m.receiver) for m in pca.ledger_} == {("n3", "n0"), ("n1", "n0"), ("n2", "n1")} | {
+        ("n0", "n3"),
+        ("n0", "n1"),
+        ("n1", "n2"),
+    }  # n2 and n3 are neighbours, and see nothing of each other

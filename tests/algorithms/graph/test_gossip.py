@@ -48,7 +48,7 @@ def test_average_reaches_the_mean_to_its_precision(graph):
     after = np.linalg.norm([table - mean for table in found.values()])
     assert after <= 1e-6 * before
     assert outcome.facts["rounds"] == network.rounds_to(1e-6)
-    assert len(outcome.ledger.since(0)) == network.rounds_to(1e-6) * sum(len(n) for n in network.graph.values())
+    assert len(outcome.ledger) == network.rounds_to(1e-6) * sum(len(n) for n in network.graph.values())
     np.testing.assert_allclose(np.mean(list(found.values()), axis=0), mean, rtol=0, atol=1e-13)  # never changed
 
 

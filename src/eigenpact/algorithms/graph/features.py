@@ -7,18 +7,19 @@ Rounds
     1. every node maps its rows to the same m features:  random features cos(w.x), sin(w.x) with frequencies w from a shared
        seed, orthogonal in blocks, so that <z(x), z(y)> ~ K(x, y);  or, with public landmark rows L, K(x, L) K(L, L)^(-1/2),
        the projection on the span of phi(L);  or the rows themselves, which is PCA
-    2. nodes average sums and counts (``gossip``) and centre their features at the mean of all rows
-    3. gradient-tracking subspace iteration (``tracking``)
+    2. sums and counts go along a ``tree``, so that features are centred at the mean of all rows
+    3. block Krylov along the tree (``tree_krylov``);  for the rows themselves averages by ``gossip`` and gradient-tracking
+       subspace iteration (``tracking``)
 
 Leaves the site
-    To the neighbours: the sum of the features of the node's own rows (m), then m x b products with their covariance, both unmixed
-    in the first message, later averaged with others'.  No message is a table of rows, but sums over few rows are nearly
-    rows: with one row the first message is its feature, and random features of a known seed give the row itself; with no more
-    rows than columns b the products give the rows' span.  Nodes with fewer than ``min_rows`` rows are refused.
-    ``tracking`` says what a neighbour learns that keeps everything.
+    To one neighbour, the node's parent in the tree: the sum of the features of its rows and of those of all behind it (m), then
+    m x b products with their covariance.  Of a node with nobody behind it both are unmixed.  No message is a table of rows, but
+    sums over few rows are nearly rows: with one row the first message is its feature, and random features of a known seed give
+    the row itself; with no more rows than columns b the products give the rows' span.  Nodes with fewer than ``min_rows`` rows
+    are refused.  ``tree_krylov`` and ``tracking`` say what a neighbour learns that keeps everything.
 
 Cost
-    As ``tracking``, with m features: 2048 random features, or as many as there are landmarks.
+    As ``tree_krylov``, with m features: 2048 random features, or as many as there are landmarks; for rows as ``tracking``.
 
 Differences from the paper
     The paper on kernel PCA by projection consensus names random features as future work (Section 7).
@@ -42,15 +43,18 @@ import numpy as np
 import scipy.sparse
 
 from ...errors import InputError
-from ...numerics.kernels import Kernel, landmark_features, random_features
+from ...numerics.kernels import Kernel, landmark_kernel, random_features
 from ...numerics.linalg import Array
 from ...numerics.sources import RowSource
 from ...runtime import Local, Reply, Site, local
 from ..method import method
 from ..parameters import check, check_whole
+from . import tracking, tree_krylov
 from .gossip import GOSSIP, NOW
 from .network import GraphProblem, GraphSolution, Network
-from .tracking import TRACKING, most_rounds, track
+from .tracking import TRACKING, track
+from .tree import TREE
+from .tree_krylov import METRIC, TREE_KRYLOV, solve
 
 RESULTS = ("components", "mean", "eigenvalues", "rows")
 """What nodes keep of the answer: directions (m x k) and mean (m) in feature space, eigenvalues of A (k), mean number of rows."""
@@ -67,10 +71,12 @@ def map_randomly(site: Site, kernel: Any, count: Any, seed: Any, fewest: Any) ->
     return _begin(site, random_features(X, frequencies), int(fewest))
 
 
-@local(takes={"kernel": "c", "landmarks": "m d", "fewest": ""}, keeps=("features", NOW))
+@local(takes={"kernel": "c", "landmarks": "m d", "fewest": ""}, keeps=("features", NOW, METRIC))
 def map_to_landmarks(site: Site, kernel: Any, landmarks: Any, fewest: Any) -> Reply:
-    """Nystrom features of the node's rows."""
-    return _begin(site, landmark_features(Kernel.unpacked(kernel), dense(site.X), landmarks), int(fewest))
+    """The kernel between the node's rows and landmarks; Nystrom features are that times the metric, K(L, L)^(-1/2)."""
+    K, root = landmark_kernel(Kernel.unpacked(kernel), dense(site.X), landmarks)
+    begun = _begin(site, K, int(fewest))
+    return Reply(keep={**begun.keep, METRIC: root})
 
 
 @local(takes={"fewest": ""}, keeps=("features", NOW))
@@ -116,10 +122,10 @@ class Tracked:
     @staticmethod
     def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
         """No fit takes more."""
-        return most_rounds(network, iterations)
+        return tree_krylov.most_rounds(network, iterations)
 
 
-@method("graph", {Local: (map_randomly,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
+@method("graph", {Local: (map_randomly,)}, parts=(TREE, TREE_KRYLOV), results=RESULTS)
 class RandomFeatures(Tracked):
     """Kernel PCA by random features.
 
@@ -148,10 +154,10 @@ class RandomFeatures(Tracked):
         count, seed = np.int64(self.n_features // 2), np.int64(problem.seed)
         problem.kernel.frequencies(problem.n_features, int(count), int(seed))  # refuses a kernel without, before anything runs
         await Local(map_randomly, problem.kernel.packed(), count, seed, np.int64(self.min_rows))
-        return await track(problem, self.columns, self.default_tol, self.n_features)
+        return await solve(problem, self.columns, self.default_tol, self.n_features)
 
 
-@method("graph", {Local: (map_to_landmarks,)}, parts=(GOSSIP, TRACKING), results=RESULTS)
+@method("graph", {Local: (map_to_landmarks,)}, parts=(TREE, TREE_KRYLOV), results=RESULTS)
 class Landmarks(Tracked):
     """Kernel PCA on the span of public rows.  ``columns``, ``min_rows``: as for RandomFeatures."""
 
@@ -166,7 +172,7 @@ class Landmarks(Tracked):
         if problem.landmarks is None:
             raise InputError("solver 'landmarks' needs public rows: pass landmarks=, a table with the same features")
         await Local(map_to_landmarks, problem.kernel.packed(), problem.landmarks, np.int64(self.min_rows))
-        return await track(problem, self.columns, self.default_tol, len(problem.landmarks))
+        return await solve(problem, self.columns, self.default_tol, len(problem.landmarks))
 
 
 @method("graph", {Local: (take_rows,)}, parts=(GOSSIP, TRACKING), results=RESULTS, estimator="GraphPCA")
@@ -178,6 +184,11 @@ class Tracking(Tracked):
 
     name = "tracking"
     default_tol = 1e-11
+
+    @staticmethod
+    def most_rounds(network: Network, iterations: int, k: int) -> int:  # noqa: ARG004
+        """No fit takes more."""
+        return tracking.most_rounds(network, iterations)
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """Centre, iterate."""

@@ -10,14 +10,14 @@ Rounds
        every row counts once, whatever the number of neighbourhoods it is in;  D_root stands
     2. as often as the graph is wide: a node whose D stands sends its projection on its own rows to its neighbours;  one whose D
        does not stand yet turns it by the rotation R closest to the neighbours', D_j <- D_j R, which then stands
-    3. S <- the mean over nodes of R^T S_j R (``gossip``): in one frame for all nodes
+    3. S <- the mean over nodes of R^T S_j R (``tree``): in one frame for all nodes
     4. begin with D_j s, s the leading eigenvector of S, projected on the node's own rows
 
 Leaves the site
-    n_j x F coefficients of its own rows, to its neighbours, who have the rows; F x F numbers, averaged on.
+    n_j x F coefficients of its own rows, to its neighbours, who have the rows; F x F numbers, added up along the tree.
 
 Cost
-    8 (n_j F + 1) bytes per neighbour and exchange in line 2, 8 F^2 in line 3.
+    8 (n_j F + 1) bytes per neighbour and exchange in line 2, 8 F^2 for each node and way in line 3.
 
 Differences from the paper
     All of it; the paper begins with random directions.  Directions that neighbours do not share are turned into one another, for
@@ -36,15 +36,13 @@ import numpy as np
 from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Exchange, Local, Reply, Site, local
 from ..method import Part
-from .gossip import NOW, average
+from .gossip import NOW
 from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import Network
+from .tree import mean
 
 FRAME = 20
 """F: the direction that comes first for all rows is among so many first ones of every neighbourhood."""
-
-PRECISION = 1e-6
-"""Of the averaged scatter."""
 
 LEAST = 1e-12
 """Directions with less than this share of the first one's variance are left out: rounding has made them."""
@@ -125,13 +123,13 @@ async def agree_on_direction(network: Network) -> None:
     for _ in range(network.diameter):
         await Exchange(offer_frame, root)
     await Local(take_frame, root)
-    await average(network, PRECISION)  # line 3
+    await mean(network)  # line 3
     await Local(begin_in_frame)
 
 
 def most_rounds(network: Network) -> int:
     """Exchanges and averages of one start."""
-    return network.diameter + network.rounds_to(PRECISION)
+    return network.diameter + 2 * network.radius
 
 
 FRAMES = Part("Graph: a common first direction", {Exchange: (offer_frame,), Local: (make_frame, take_frame, begin_in_frame)})

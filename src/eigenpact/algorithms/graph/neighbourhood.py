@@ -7,21 +7,22 @@ Problem
 
 Rounds
     1. every node sends its rows to its neighbours; if noise is asked for, a noisy copy that it uses itself from then on
-    2. B <- public landmark rows, or the mean of all nodes' rows (``gossip``)
+    2. B <- public landmark rows, or the mean of all nodes' rows (``tree``)
     3. nodes average F(x) = [f(x), g(x)]: f(x) = K(x, B) K(B, B)^(-1/2) describes phi(x) within the span of phi(B) exactly, g(x)
        what is left of random features z(x) beyond z(B) (nothing with landmarks)
     4. v <- the part of the mean within the span of phi(B), of which <phi(x), v> = <f(x), mean f> and <v, v> are known exactly;
        r(x) <- <g(x), mean g> + mean over the neighbourhood's rows y of K(x, y) - <F(x), F(y)>, an estimate of <phi(x), mu - v>;
-       a row's own node sends <phi(x), v> + r(x) to the neighbours
+       a row's own node sends <phi(x), v> + r(x) to the neighbours;  for the mean over y of F(y) they send sums of theirs before
     5. K' <- K - <phi(x), v> - <phi(y), v> + <v, v> + eps I;  R <- the largest over nodes of r^T K'^{-1} r (max-consensus)
     6. G_j <- K' - r 1^T - 1 r^T + R
 
 Leaves the site
     The node's rows (n_j x d), to its neighbours: projection consensus needs them, row-free methods do not.  Sums of rows and of
-    features, averaged on.  The mean's values at its rows (n_j).  One number, R.
+    features, added up along the tree, and those of features to all neighbours.  The mean's values at its rows (n_j).  One
+    number, R.
 
 Cost
-    8 n_j d bytes per neighbour once, 8 (d + m) bytes per neighbour and round of averaging; one Cholesky factorisation of K.
+    8 (n_j d + m) bytes per neighbour and 16 (d + m) along the tree, once; one Cholesky factorisation of K.
 
 Differences from the paper
     The paper centres each block K_(i,j) by its own means (Section 6.1): a row is centred at the mean of its node's rows.  Nothing
@@ -48,14 +49,9 @@ from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .features import dense
-from .gossip import NOW, average
+from .gossip import NOW
 from .network import GraphProblem
-
-PRECISION = 1e-9
-"""Of averaged features.  Nodes average their differences from those of B's first row, which are small where variances are."""
-
-EXACTLY = 1e-13
-"""Of the averaged rows: the same B at all nodes."""
+from .tree import join, mean
 
 NUGGET = 0.01
 """Every row is given a feature of its own of this square, as a share of the mean square of all rows' features about v."""
@@ -95,29 +91,47 @@ def keep_rows(site: Site, kernel: Any) -> Reply:
     return Reply(keep={"order": order, "sizes": [len(table) for table in tables], "tables": X, "gram": gram, NOW: sums})
 
 
-@local(takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""}, reads=("own table", NOW), keeps=("basis", NOW))
+@local(
+    takes={"kernel": "c", "landmarks": "l d", "count": "", "seed": ""},
+    reads=("own table", NOW),
+    keeps=("basis", "features", "feature sum", NOW),
+)
 def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any) -> Reply:  # lines 2, 3
-    """B; sums of the features F of the node's rows, and their number."""
+    """B; the features F of the node's rows, their sums, and their number.
+
+    What is added up over nodes are differences from the features of B's first row, which are small where variances are.
+    """
     basis = landmarks if len(landmarks) else (site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0])[None]
     features = MeanFeatures(Kernel.unpacked(kernel), basis, int(count), int(seed))
     F, origin = features(site.kept["own table"])[0], features(basis[:1])[0]
-    return Reply(keep={"basis": basis, NOW: np.append((F - origin).sum(axis=0), len(F))[:, None]})
+    sums = np.append((F - origin).sum(axis=0), len(F))[:, None]
+    return Reply(keep={"basis": basis, "features": F, "feature sum": F.sum(axis=0), NOW: sums})
+
+
+@local(sends={"sum": "m"}, reads=("feature sum",))
+def send_feature_sums(site: Site) -> Array:  # line 4
+    """The sum of the features of the node's rows, for neighbours, who have the rows."""
+    total: Array = site.kept["feature sum"]
+    return total
 
 
 @local(
     takes={"kernel": "c", "count": "", "seed": ""},
     sends={"values": "n"},
-    reads=("tables", "sizes", "basis", NOW, "gram"),
-    keeps=("feature mean", "exact", "mean values"),
+    reads=("tables", "sizes", "basis", "features", "feature sum", NOW, "gram"),
+    keeps=("feature mean", "features", "exact", "mean values"),
 )
 def send_mean_values(site: Site, kernel: Any, count: Any, seed: Any) -> Reply:  # line 4
     """<phi(x), v> + r(x) of the node's own rows, for its neighbours; keeps <phi(x), v> of all rows seen, and <v, v>."""
     n, features = site.kept["sizes"][0], MeanFeatures(Kernel.unpacked(kernel), site.kept["basis"], int(count), int(seed))
     mean = features(site.kept["basis"][:1])[0][0] + site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0]
-    F, size = features(site.kept["tables"])
-    m = F[:n] @ mean + (site.kept["gram"][:n].mean(axis=1) - F[:n] @ F.mean(axis=0))
-    exact = F[:, :size] @ mean[:size], float(mean[:size] @ mean[:size])
-    return Reply(send=m, keep={"feature mean": mean, "exact": exact, "mean values": m})
+    F, exact = site.kept["features"], features.exact(site.kept["tables"])
+    size, total = exact.shape[1], site.kept["feature sum"]
+    for name in sorted(site.inbox):
+        total = total + site.inbox[name][0]
+    m = F @ mean + (site.kept["gram"][:n].mean(axis=1) - F @ (total / len(exact)))
+    inside = exact @ mean[:size], float(mean[:size] @ mean[:size])
+    return Reply(send=m, keep={"feature mean": mean, "features": None, "exact": inside, "mean values": m})
 
 
 @local(sends={"square": ""}, reads=("exact", "mean values", "gram", "order"), keeps=("gram", "mean values"))
@@ -207,6 +221,7 @@ async def meet(problem: GraphProblem, n_features: int, noise: float, *, blockwis
             f"n_components={problem.n_components} with centring='block': the paper, whose centring this is, finds one component; "
             "ask for one, or use centring='common'"
         )
+    await join(problem.network)
     await Exchange(send_rows, np.float64(noise))  # line 1
     await Local(keep_rows, kernel)
     if problem.center and alone:
@@ -216,9 +231,10 @@ async def meet(problem: GraphProblem, n_features: int, noise: float, *, blockwis
     elif problem.center:
         count = np.int64(0 if len(landmarks) else n_features // 2)
         if not len(landmarks):
-            await average(problem.network, EXACTLY)  # line 2
+            await mean(problem.network)  # line 2
         await Local(sum_features, kernel, landmarks, count, seed)
-        await average(problem.network, PRECISION)  # line 3
+        await mean(problem.network)  # line 3
+        await Exchange(send_feature_sums)  # line 4
         await Exchange(send_mean_values, kernel, count, seed)  # line 4
         square = await Max(centre_square)  # line 5
         await Local(centre_gram, square)  # line 6
@@ -229,7 +245,7 @@ async def meet(problem: GraphProblem, n_features: int, noise: float, *, blockwis
 MEETING = Part(
     "Graph: rows and the common mean",
     {
-        Exchange: (send_rows, send_mean_values),
+        Exchange: (send_rows, send_feature_sums, send_mean_values),
         Max: (centre_square,),
         Local: (keep_rows, centre_alone, centre_blocks, sum_features, centre_gram, add_nugget),
     },

@@ -12,7 +12,30 @@ import numpy as np
 
 from ...numerics.kernels import Kernel
 from ...numerics.linalg import Array
-from ...runtime.consensus import diameter
+from ...runtime.consensus import Graph, distances
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes by their distance from the root, and the parent of every node but the root."""
+
+    levels: tuple[tuple[str, ...], ...]
+    parents: Mapping[str, str]
+
+    @classmethod
+    def of(cls, graph: Graph, root: str) -> Tree:
+        """Of shortest paths to the root; of several the one by the first neighbour."""
+        away = distances(graph, root)
+        levels: list[list[str]] = [[] for _ in range(max(away.values()) + 1)]
+        for name in sorted(away):
+            levels[away[name]].append(name)
+        nearer = {name: [other for other in graph[name] if away[other] < away[name]] for name in away if name != root}
+        return cls(tuple(map(tuple, levels)), {name: min(nearer[name]) for name in sorted(nearer)})
+
+    @property
+    def root(self) -> tuple[str, ...]:
+        """The root, as the nodes of a collective."""
+        return self.levels[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +50,24 @@ class Network:
     graph: Mapping[str, tuple[str, ...]]
 
     @cached_property
+    def _farthest(self) -> dict[str, int]:
+        """How far the farthest other is from every node."""
+        return {name: max(distances(self.graph, name).values()) for name in sorted(self.graph)}
+
+    @property
     def diameter(self) -> int:
         """The largest distance between two nodes."""
-        return diameter(self.graph)
+        return max(self._farthest.values())
+
+    @property
+    def radius(self) -> int:
+        """The least distance from a node to the one that is farthest from it."""
+        return min(self._farthest.values())
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Shortest paths to the node whose farthest other is nearest, the first by name among several."""
+        return Tree.of(self.graph, min(self._farthest, key=lambda name: (self._farthest[name], name)))
 
     @cached_property
     def spectrum(self) -> tuple[float, float]:

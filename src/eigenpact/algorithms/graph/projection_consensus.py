@@ -60,14 +60,13 @@ from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Progress, Reply, Site, local
 from ..method import method
 from ..parameters import check, check_choice
-from . import neighbourhood, trust
 from .deflation import DEFLATION, remove_direction
 from .frames import FRAMES, agree_on_direction, make_frame
 from .frames import most_rounds as rounds_to_start
-from .gossip import GOSSIP
 from .neighbourhood import MEETING, SEEN, blocks_of, meet, own_kernel
 from .network import GraphProblem, GraphSolution, Network
 from .signs import SIGNS, agree_on_signs
+from .tree import TREE
 from .trust import TRUST, complaints, found_trust, keep_copy
 
 CHECK_EVERY = 5
@@ -215,7 +214,7 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
 @method(
     "graph",
     {Max: (begin_component, update), Exchange: (send_coefficients, send_values), Local: (update, hand_over)},
-    parts=(MEETING, GOSSIP, FRAMES, SIGNS, DEFLATION, TRUST),
+    parts=(MEETING, TREE, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
     "Numbers that nodes agree on go from neighbour to neighbour as `pass_on_maximum`.",
@@ -279,10 +278,9 @@ class ProjectionConsensus:
     def most_rounds(network: Network, iterations: int, k: int) -> int:
         """No fit takes more."""
         wide = network.diameter
-        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + network.rounds_to(trust.PRECISION)
+        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + 2 * network.radius
         per_component += rounds_to_start(network)
-        centring = network.rounds_to(neighbourhood.EXACTLY) + network.rounds_to(neighbourhood.PRECISION)
-        return 2 + centring + wide + k * per_component
+        return 3 + 4 * network.radius + wide + k * per_component
 
     async def fit(self, problem: GraphProblem) -> GraphSolution:
         """One component after the other."""

@@ -4,7 +4,7 @@ What nodes look at, all of it without knowing the truth
     apart      1 - the least cosine between a node's direction and a neighbour's
     missing    1 - the length of a node's direction, which is what its rows express of the common one
     too long   that length - 1: no projection of a direction of length 1 is longer
-    constant   mean^2 / mean square of the projections of all nodes' rows, by ``gossip``: what is left of the mean, and 0 if
+    constant   mean^2 / mean square of the projections of all nodes' rows, by ``tree``: what is left of the mean, and 0 if
                rows are centred; the constant feature of ``neighbourhood`` has 1
     again      the largest absolute cosine between a node's direction and its own of an earlier component
     tied       lambda_2 / lambda_1 of the scatter of all rows (``frames``), or with another start the mean over nodes of the
@@ -22,17 +22,15 @@ import numpy as np
 from ...numerics.linalg import Array
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
-from .gossip import NOW, average
+from .gossip import NOW
 from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import GraphProblem
+from .tree import mean
 
 NAMES = ("apart", "missing", "too long", "constant", "again", "tied")
 
 LIMITS = {"apart": 0.5, "missing": 0.5, "too long": 0.05, "constant": 0.05, "again": 0.3}
 """A component is reported as a failure if a value is larger."""
-
-PRECISION = 1e-4
-"""Of the averaged projections."""
 
 WORDS = {
     "apart": "the least cosine of neighbours' directions is only {:.2f}",
@@ -136,7 +134,7 @@ async def found_trust(problem: GraphProblem) -> dict[str, float]:
     """Finish a component; the worst over nodes of every sign, by name."""
     await Exchange(send_direction)
     await Local(hear, np.float64(problem.center))
-    await average(problem.network, PRECISION)
+    await mean(problem.network)
     worst = await Max(judge)
     return {name: float(value) for name, value in zip(NAMES, worst, strict=True)}
 

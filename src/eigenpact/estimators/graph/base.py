@@ -62,6 +62,13 @@ class GraphEstimator(SiteEstimator):
         self.graph_: Graph = find_graph(self.graph, names)
         return self.graph_
 
+    def _network(self) -> Network:
+        """What is known of the graph, found out once."""
+        known: Network | None = self.__dict__.get("_known_network")
+        if known is None or known.graph is not self.graph_:
+            known = self._known_network = Network(self.graph_)
+        return known
+
     def _told(self) -> dict[str, str]:
         """Parameters by name, in words that are the same for the same values: every process builds its models by its own."""
         apart = ("engine", "callback", "random_state", "graph")  # the seed in use is told to all, and graphs are compared as such
@@ -71,7 +78,7 @@ class GraphEstimator(SiteEstimator):
         self.n_features_in_ = next(iter(connection.n_features().values()))
 
     def _plan(self, algorithm: Any) -> Plan:
-        rounds = algorithm.most_rounds(Network(self.graph_), self._iterations(algorithm), int(self.n_components))
+        rounds = algorithm.most_rounds(self._network(), self._iterations(algorithm), int(self.n_components))
         return plan_of(algorithm, rounds, int(self.n_components))
 
     @staticmethod
@@ -91,7 +98,7 @@ class GraphEstimator(SiteEstimator):
 
     def _program(self, algorithm: Any, seed: int) -> Program:
         problem = GraphProblem(
-            network=Network(self.graph_),
+            network=self._network(),
             n_components=int(self.n_components),
             n_features=self.n_features_in_,
             kernel=self._kernel(),

@@ -185,30 +185,38 @@ class GraphKernelPCA(GraphEstimator):
 
     def _adopt(self, result: Result, kept: Mapping[str, Mapping[str, Any]]) -> None:
         super()._adopt(result, kept)
-        self.models_ = self._of_nodes({node: self._model(found) for node, found in kept.items()})
+        self.models_ = self._of_nodes(self._models(kept))
         history = {node: found["history"] for node, found in kept.items() if "history" in found}
         self.node_history_ = self._of_nodes(history, "the history")
         iterates = {node: found["iterates"] for node, found in kept.items() if len(found.get("iterates", ((),))[0])}
         self.node_iterates_ = self._of_nodes(iterates, "what was kept")
 
-    def _model(self, found: Mapping[str, Any]) -> FeatureModel | KernelModel:
-        kernel, landmarks, seed = self._kernel(), self._landmarks(), self._seed_in_use
+    def _models(self, kept: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """The models of the nodes of this process, of what they keep; they share the kernel and the public rows."""
+        kernel, landmarks, solver = self._kernel(), self._landmarks(), find_solver("GraphKernelPCA", self.solver, REFERENCES)
         public = np.zeros((0, self.n_features_in_)) if landmarks is None else landmarks
-        solver = find_solver("GraphKernelPCA", self.solver, REFERENCES)
-        if "components" in found:
-            count = solver.n_features // 2 if solver.name == "random-features" else 0
-            return FeatureModel(FeatureMap(kernel, public, count, seed), found["components"], found["mean"])
+        count = solver.n_features // 2 if solver.name == "random-features" else 0
+        features = FeatureMap(kernel, public, count, self._seed_in_use)
+        return {
+            node: FeatureModel(features, found["components"], found["mean"])
+            if "components" in found
+            else self._kernel_model_of(
+                found, kernel, 0 if landmarks is not None else getattr(solver, "centring_features", 0) // 2
+            )
+            for node, found in kept.items()
+        }
+
+    def _kernel_model_of(self, found: Mapping[str, Any], kernel: Kernel, count: int) -> KernelModel:
         if "table" in found:
             return KernelModel(kernel, found["table"], found["alpha"], found["mean values"], found["centre square"])
         n, described = len(found["alpha"]), "feature mean" in found
-        count = 0 if landmarks is not None else solver.centring_features // 2
         return KernelModel(
             kernel,
             found["rows"],
             found["alpha"],
             found.get("mean values", np.zeros(n))[:n],
             found.get("centre square", 0.0),
-            MeanFeatures(kernel, found["basis"], count, seed) if described else None,
+            MeanFeatures(kernel, found["basis"], count, self._seed_in_use) if described else None,
             found.get("feature mean", np.zeros(0)),
         )
 
