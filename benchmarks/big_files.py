@@ -8,7 +8,6 @@ runs as a process of its own, whose anonymous memory is looked at every few mill
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.table import Row, print_rows
+from benchmarks.table import Row, load_told, print_rows
 from eigenpact.data.budgets import memory_for_rows, parse_memory
 from eigenpact.data.packed_genotypes import pack
 from eigenpact.data.readers import read_table
@@ -140,13 +139,15 @@ def rows_of(what: str, write: Callable[[Path, float], Any], size: float, folder:
     reading, computing, both = overlap(path)
     ratio = both / max(reading, computing)
     times = f"{ratio:.2f} times: reading {reading:.1f} s, computing {computing:.1f} s, both {both:.1f} s a pass"
-    yield Row(f"{name}: reading overlaps computing", f"<= {SLACK} times the larger", times, ratio <= SLACK, _load(ratio))
+    yield Row(
+        f"{name}: reading overlaps computing",
+        f"<= {SLACK} times the larger",
+        times,
+        ratio <= SLACK,
+        "" if ratio <= SLACK else load_told(),
+    )
     for part in folder.iterdir():
         shutil.rmtree(part) if part.is_dir() else part.unlink()
-
-
-def _load(ratio: float) -> str:
-    return "" if ratio <= SLACK else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def rows(size: str, kinds: str = "csv bed") -> Iterator[Row]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.table import Row
+from benchmarks.table import Row, load_told
 
 EIGENPACT = str(Path(sys.executable).with_name("eigenpact"))
 NOTHING = [sys.executable, "-c", "pass"]
@@ -39,7 +39,8 @@ def rows(size: str) -> Iterator[Row]:
     ratios = {word: seconds / nothing for word, seconds in zip(bars, taken, strict=True)}
     for word in BARS[6]:
         told = f"{ratios[word]:.1f} times ({1000 * ratios[word] * nothing:.0f} ms and {1000 * nothing:.0f} ms)"
-        yield Row(f"eigenpact {word}: processor time", "<= 6 times python -c pass", told, ratios[word] <= 6)
+        met = ratios[word] <= 6
+        yield Row(f"eigenpact {word}: processor time", "<= 6 times python -c pass", told, met, "" if met else load_told())
     slowest = sorted(BARS[8], key=lambda word: -ratios[word])
     what = f"help and misspelt options of {len(slowest)} commands: processor time"
     told = f"{ratios[slowest[-1]]:.1f} to {ratios[slowest[0]]:.1f} times; the longest is eigenpact {slowest[0]}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.table import Row, pytest_row
+from benchmarks.table import Row, load_told, pytest_row
 
 if TYPE_CHECKING:
     from tests.cli.daily import Command, Life
@@ -63,5 +63,5 @@ def stop_row(life: Life, what: str, command: Command, party: str = "") -> Row:
     lines = len(told.strip().splitlines())
     met = seconds <= 2.0 and lines == 1 and not left
     reached = f"{lines} line, {seconds:.2f} s, exit code {command.process.returncode}, left: {', '.join(left) or 'nothing'}"
-    why = "" if met else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    why = "" if met else load_told()
     return Row(f"Ctrl-C of a connected {what} on FLARE", BAR, reached, met, why)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.overhead import FEATURES, SITES, WIDTH, by_hand, problem, through_the_driver
-from benchmarks.table import Row, pytest_row, timed
+from benchmarks.table import CHECKED, Row, pytest_row, timed
 from eigenpact.engines import MPI, Dask, InProcess
 
 ROOT = Path(__file__).parents[1]
@@ -99,9 +99,9 @@ def overheads(repeats: int = 5) -> dict[str, float]:
 def rows(size: str) -> Iterator[Row]:
     """The engines' results table; the tests behind most rows run with ``--size paper`` only, since CI runs them anyway."""
     measured = overheads()
-    yield timed("round beyond arithmetic, in-process", BARS["in-process"], measured["in-process"])
-    yield timed("round beyond arithmetic, MPI, 4 ranks", BARS["mpi"], measured["mpi"])
-    yield timed("round beyond arithmetic, Dask, 4 workers", BARS["dask"], measured["dask"])
+    yield timed("round beyond arithmetic, in-process", BARS["in-process"], measured["in-process"], CHECKED)
+    yield timed("round beyond arithmetic, MPI, 4 ranks", BARS["mpi"], measured["mpi"], CHECKED)
+    yield timed("round beyond arithmetic, Dask, 4 workers", BARS["dask"], measured["dask"], CHECKED)
     for what, bar, arguments in TESTED:
         yield (
             pytest_row(what, bar, *arguments) if size == "paper" else Row(what, bar, "", None, "run by make test and test-faults")

@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 from tests.data import hospitals
 from tests.fuzz.files import explore
 
-from benchmarks.table import Row
+from benchmarks.table import Row, least_seconds, load_told
 from eigenpact.data.readers import read_table
 from eigenpact.errors import DataUnavailableError
 from eigenpact.estimators.model_files import load_model
@@ -99,23 +98,12 @@ def speed_row(path: Path) -> Row:
     """Our reader beside pyarrow's own, in turn."""
     import pyarrow.csv
 
-    ours, theirs = best_of_both(lambda: read_table(path), lambda: pyarrow.csv.read_csv(path))
+    ours, theirs = least_seconds(lambda: read_table(path), lambda: pyarrow.csv.read_csv(path))
     rate = os.path.getsize(path) / 1e6 / ours
     reached = f"{ours / theirs:.2f} times ({rate:.0f} MB/s, to an array of rows)"
-    why = "" if ours <= 1.5 * theirs else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    why = "" if ours <= 1.5 * theirs else load_told()
     return Row(f"reading a CSV of {os.path.getsize(path) / 1e6:.0f} MB, 100 columns", "<= 1.5 times pyarrow's own read", reached,
                ours <= 1.5 * theirs, why)  # fmt: skip
-
-
-def best_of_both(one: Callable[[], object], other: Callable[[], object], times: int = 5) -> tuple[float, float]:
-    """The least seconds of each, measured in turn."""
-    least = [np.inf, np.inf]
-    for _ in range(times):
-        for i, call in enumerate((one, other)):
-            begin = time.perf_counter()
-            call()
-            least[i] = min(least[i], time.perf_counter() - begin)
-    return least[0], least[1]
 
 
 def memory_row(path: Path, megabytes: int) -> Row:

@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import eigenpact as ep
 from benchmarks.overhead import overhead
-from benchmarks.table import Row, pytest_row, run_pytest, timed
+from benchmarks.table import CHECKED, Row, pytest_row, run_pytest, timed
 from eigenpact.numerics.krylov_space import KrylovSpace
 from eigenpact.numerics.metrics import largest_sine
 
@@ -52,7 +52,7 @@ def rows(size: str) -> Iterator[Row]:
     what, bar = "resume after SIGKILL", "20 of 20 same bits"
     yield Row(what, bar, "", None, "run by make test") if small else pytest_row(what, bar, "tests/runtime/test_kill.py")
     beyond, _, _ = overhead()
-    yield timed("round overhead, in-process", 0.3, beyond)
+    yield timed("round overhead, in-process", 0.3, beyond, CHECKED)
     if not small:
         yield _scikit_learn()
         yield from _fresh_machine()

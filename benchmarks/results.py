@@ -30,6 +30,7 @@ FAMILIES = (
     "personalized",
     "privacy",
     "robust",
+    "scale",
     "security",
     "speed",
     "statistical",

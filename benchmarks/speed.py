@@ -1,38 +1,45 @@
-"""Speed beside scikit-learn: a fit of ours and one of its, in turn, five times; ratios of the medians of wall and processor time.
+"""Speed beside other packages: fits of ours and theirs, in turn, five times; ratios of medians of wall and processor time.
 
-Run as a table with ``make results FAMILY=speed`` or, with its page, ``make bench``.  A ratio is ours over theirs: below 1, ours
-is faster.  "Sine" is that of the largest angle to the exact components, which numpy's eigenvectors of the scatter matrix in
-float64 give.  Peers are scikit-learn's solvers; where a row says "fastest", that of those which reach a sine of 1e-6.  Rows are
-judged by the wall time.  On a machine that does other work, too, the ratio of processor times tells more.
+Run as a table with ``make results FAMILY=speed`` or, with its page, ``make bench``; a part alone with ``python -m
+benchmarks.peers``, ``benchmarks.growth`` or ``benchmarks.links``.  A ratio is ours over theirs: below 1, ours is faster.  Runs of
+more than 8 s are run twice.  "Sine" is that of the largest angle to the exact components, which numpy's eigenvectors of the
+scatter matrix in float64 give.  Where a row says "fastest", the peer is the fastest of scikit-learn's and, where it is installed,
+scikit-learn-intelex's solvers which reach a sine of 1e-6.  Rows are judged by the wall time.  On a machine that does other work,
+too, the ratio of processor times tells more.  "Memory beside the rows" is the process's highest memory during a fit less that
+before it.
 
 The share of the ceiling is the rate of one product with a block of k + 4 = 14 columns over that of a copy of the rows (memory),
 or of a product of two square matrices (GEMM), whichever bounds it, on one thread.
+
+GraphKernelPCA runs all its nodes in one process here, KernelPCA has all rows in one place and takes arpack.  "Choice 1" is the
+personalized paper's own step.  Slopes of growth are fitted by least squares to logarithms of processor seconds; sizes "not
+counted" are those at which a fit takes less than ten times as long as one of 800 rows, because of what does not grow.  The
+coordinator's memory is what tracemalloc sees of a driver whose replies come from one real site, under as many names.
+
+Times over links are modelled: rounds x latency + bytes / bandwidth + arithmetic, with rounds and bytes of the ledger of a real
+fit and the seconds of its history.  Latency is that of a message and its reply; all sites share the coordinator's link; that of
+"loopback" is measured.  "Real delay" is an engine whose messages wait that long.
 """
 
 from __future__ import annotations
 
-import os
-import statistics
-import time
 import tracemalloc
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse
-from sklearn.decomposition import PCA
 
 import eigenpact as ep
+from benchmarks import growth, links, peers
+from benchmarks.peers import intelex_runs, sklearn_runs
 from benchmarks.table import Row
+from benchmarks.timing import REPEATS, Spent, exact_basis, in_turn, parts_of, ratio_row, sine_to
 from eigenpact.numerics.blas import limited_blas
 from eigenpact.numerics.linalg import random_orthonormal
-from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.site_rows import SiteRows, own_mean
 
-REPEATS = {"small": 3, "paper": 5}
 SHRINK = {"small": 10, "paper": 1}
 """By how much the small size has fewer rows."""
 
@@ -43,64 +50,22 @@ EQUAL = 1e-6
 def rows(size: str) -> Iterator[Row]:
     """The table."""
     yield from _mnist(size)
-    yield _tall(size)
+    yield from _tall(size)
     yield from _wide(size)
     yield _sparse(size)
     yield from _genomes(size)
     yield from _ceiling(size)
+    for part in (peers, growth, links):
+        yield from part.rows(size)
 
 
-def in_turn(runs: Mapping[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, tuple[float, float]], dict[str, Any]]:
-    """Medians of wall and processor seconds of each, run one after the other ``repeats`` times; and what they gave last."""
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
-    found: dict[str, Any] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(repeats):
-            for name, run in runs.items():
-                wall, cpu = time.perf_counter(), time.process_time()
-                found[name] = run()
-                seconds[name].append((time.perf_counter() - wall, time.process_time() - cpu))
-    return {name: tuple(map(statistics.median, zip(*s, strict=True))) for name, s in seconds.items()}, found  # type: ignore[misc]
+def _ours(sites: Any, k: int, solver: str, tol: float | None = None) -> Callable[[], Any]:
+    return lambda: ep.FederatedPCA(k, solver=solver, tol=tol, random_state=0).fit(sites)
 
 
-def _row(what: str, bar: float, ours: str, peer: str, seconds: Mapping[str, tuple[float, float]], told: str, good: bool) -> Row:
-    wall, cpu = (a / b for a, b in zip(seconds[ours], seconds[peer], strict=True))
-    load = os.getloadavg()[0]
-    reached = f"{wall:.2f} (processor time {cpu:.2f}): {seconds[ours][0]:.2f} s and {seconds[peer][0]:.2f} s by {peer}; {told}"
-    met = wall <= bar and good
-    why = "" if met else f"measured at a load of {load:.1f} on {os.cpu_count()} cores"
-    return Row(what, f"<= {bar:g}", reached, met, why)
-
-
-def _exact(X: Any, k: int) -> Any:
-    Y = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0, dtype=np.float64)
-    d = X.shape[1]
-    if len(Y) < d:
-        left = scipy.linalg.eigh(Y @ Y.T, subset_by_index=(len(Y) - k, len(Y) - 1))[1]
-        return np.linalg.qr(Y.T @ left)[0]
-    return scipy.linalg.eigh(Y.T @ Y, subset_by_index=(d - k, d - 1))[1]
-
-
-def _sine(pca: Any, exact: Any) -> float:
-    return largest_sine(np.asarray(pca.components_, dtype=np.float64).T, exact)
-
-
-def _parts(X: Any, sites: int) -> dict[str, Any]:
-    return {f"site{i:02d}": part for i, part in enumerate(np.array_split(X, sites))}
-
-
-def _sklearn(X: Any, k: int, solvers: tuple[str, ...]) -> dict[str, Callable[[], Any]]:
-    return {solver: lambda solver=solver: PCA(k, svd_solver=solver, random_state=0).fit(X) for solver in solvers}  # type: ignore[misc]
-
-
-def _ours(sites: Any, k: int, solver: str) -> Callable[[], Any]:
-    return lambda: ep.FederatedPCA(k, solver=solver, random_state=0).fit(sites)
-
-
-def _fastest(seconds: Mapping[str, tuple[float, float]], found: Mapping[str, Any], names: tuple[str, ...], exact: Any) -> str:
+def _fastest(seconds: Mapping[str, Spent], found: Mapping[str, Any], names: tuple[str, ...], exact: Any) -> str:
     """The peer with the least wall time among those that are as accurate."""
-    return min((name for name in names if _sine(found[name], exact) <= EQUAL), key=lambda name: seconds[name][0])
+    return min((name for name in names if sine_to(found[name], exact) <= EQUAL), key=lambda name: seconds[name][0])
 
 
 def _mnist(size: str) -> Iterator[Row]:
@@ -109,33 +74,40 @@ def _mnist(size: str) -> Iterator[Row]:
     except ep.errors.EigenpactError:
         yield Row("MNIST", "", "", None, "MNIST is not here; set EIGENPACT_DATA")
         return
-    exact, solvers = _exact(X, 10), ("randomized", "covariance_eigh", "arpack")
-    sixteen = _parts(X, 16)
-    runs = _sklearn(X, 10, solvers) | {
-        "krylov": _ours(sixteen, 10, "krylov"),
-        "auto": _ours(sixteen, 10, "auto"),
-        "one site": _ours({"A": X}, 10, "auto"),
-    }
+    exact, solvers = exact_basis(X, 10), ("randomized", "covariance_eigh", "arpack")
+    sixteen = parts_of(X, 16)
+    intelex = intelex_runs(X, 10, solvers)
+    runs = (
+        sklearn_runs(X, 10, solvers)
+        | intelex
+        | {
+            "krylov": _ours(sixteen, 10, "krylov"),
+            "auto": _ours(sixteen, 10, "auto"),
+            "one site": _ours({"A": X}, 10, "auto"),
+        }
+    )
     seconds, found = in_turn(runs, REPEATS[size])
-    shape, sine = f"MNIST {len(X)} x 784 float64, k=10", {name: _sine(pca, exact) for name, pca in found.items()}
+    shape, sine = f"MNIST {len(X)} x 784 float64, k=10", {name: sine_to(pca, exact) for name, pca in found.items()}
     told = f"sines {sine['krylov']:.0e} and {sine['randomized']:.0e}; {found['krylov'].n_rounds_} rounds"
-    yield _row(f"{shape}, 16 sites, krylov", 0.3, "krylov", "randomized", seconds, told, sine["krylov"] <= 1e-8)
-    fastest = _fastest(seconds, found, solvers, exact)
+    yield ratio_row(f"{shape}, 16 sites, krylov", 0.3, "krylov", "randomized", seconds, told, sine["krylov"] <= 1e-8)
+    fastest = _fastest(seconds, found, (*solvers, *intelex), exact)
     for name, what in (("auto", "16 sites, auto, fastest"), ("one site", "one site, auto, fastest")):
         told = f"sines {sine[name]:.0e} and {sine[fastest]:.0e}; auto took {found[name].solver_}"
-        yield _row(f"{shape}, {what}", 1.0, name, fastest, seconds, told, sine[name] <= 1e-8)
+        yield ratio_row(f"{shape}, {what}", 1.0, name, fastest, seconds, told, sine[name] <= 1e-8)
 
 
-def _tall(size: str) -> Row:
+def _tall(size: str) -> Iterator[Row]:
     n = 1_000_000 // SHRINK[size]
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 200), dtype=np.float32) * np.float32(0.97) ** np.arange(200, dtype=np.float32) + np.float32(1)
-    exact = _exact(X, 10)
-    runs = {"auto": _ours(_parts(X, 4), 10, "auto"), **_sklearn(X, 10, ("covariance_eigh",))}
-    seconds, found = in_turn(runs, REPEATS[size])
-    sine = _sine(found["auto"], exact)
-    told = f"sines {sine:.0e} and {_sine(found['covariance_eigh'], exact):.0e}; auto took {found['auto'].solver_}"
-    return _row(f"{n} x 200 float32, k=10, 4 sites, auto", 1.0, "auto", "covariance_eigh", seconds, told, sine <= EQUAL)
+    exact = exact_basis(X, 10)
+    sites = parts_of(X, 4)
+    ours = {"auto": _ours(sites, 10, "auto"), "auto, tol=1e-4": _ours(sites, 10, "auto", tol=1e-4)}
+    seconds, found = in_turn(ours | sklearn_runs(X, 10, ("covariance_eigh",)), REPEATS[size])
+    for name in ours:
+        sine = sine_to(found[name], exact)
+        told = f"sines {sine:.0e} and {sine_to(found['covariance_eigh'], exact):.0e}; auto took {found[name].solver_}"
+        yield ratio_row(f"{n} x 200 float32, k=10, 4 sites, {name}", 1.0, name, "covariance_eigh", seconds, told, sine <= EQUAL)
 
 
 def _wide(size: str) -> Iterator[Row]:
@@ -143,13 +115,13 @@ def _wide(size: str) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     low = rng.standard_normal((n, 40), dtype=np.float32) * np.float32(0.93) ** np.arange(40, dtype=np.float32)
     X = 3 * low @ rng.standard_normal((40, d), dtype=np.float32) + rng.standard_normal((n, d), dtype=np.float32)
-    exact, sites = _exact(X, 20), _parts(X, 8)
-    runs = {"krylov": _ours(sites, 20, "krylov"), **_sklearn(X, 20, ("randomized",))}
+    exact, sites = exact_basis(X, 20), parts_of(X, 8)
+    runs = {"krylov": _ours(sites, 20, "krylov"), **sklearn_runs(X, 20, ("randomized",))}
     seconds, found = in_turn(runs, REPEATS[size])
-    sine = _sine(found["krylov"], exact)
-    told = f"sines {sine:.0e} and {_sine(found['randomized'], exact):.0e}; {found['krylov'].n_rounds_} rounds"
+    sine = sine_to(found["krylov"], exact)
+    told = f"sines {sine:.0e} and {sine_to(found['randomized'], exact):.0e}; {found['krylov'].n_rounds_} rounds"
     what = f"{n} x {d} float32, k=20, 8 sites, krylov"
-    yield _row(what, 0.5, "krylov", "randomized", seconds, told, sine <= 1e-7)
+    yield ratio_row(what, 0.5, "krylov", "randomized", seconds, told, sine <= 1e-7)
     yield _memory(what, sites, 20, X.nbytes)
 
 
@@ -173,11 +145,11 @@ def _sparse(size: str) -> Row:
     X = (X @ scipy.sparse.diags_array(0.9995 ** np.arange(d) + 0.05)).tocsr()
     cuts = np.linspace(0, n, 5).astype(int)
     sites = {f"site{i}": X[a:b] for i, (a, b) in enumerate(pairwise(cuts))}
-    runs = {"krylov": _ours(sites, 20, "krylov"), **_sklearn(X, 20, ("arpack",))}
+    runs = {"krylov": _ours(sites, 20, "krylov"), **sklearn_runs(X, 20, ("arpack",))}
     seconds, found = in_turn(runs, min(3, REPEATS[size]))
-    sine = _sine(found["krylov"], np.asarray(found["arpack"].components_).T)
+    sine = sine_to(found["krylov"], np.asarray(found["arpack"].components_).T)
     told = f"sine between both {sine:.0e}; {found['krylov'].n_rounds_} rounds"
-    return _row(
+    return ratio_row(
         f"sparse {n} x {d}, density 1e-3, k=20, centred, 4 sites, krylov", 0.5, "krylov", "arpack", seconds, told, sine <= 1e-6
     )
 
@@ -190,13 +162,15 @@ def _genomes(size: str) -> Iterator[Row]:
         return
     X = np.ascontiguousarray(data.X[:, :: SHRINK[size]]).astype(np.uint8)
     single, solvers = X.astype(np.float32), ("randomized", "covariance_eigh", "arpack", "full")
-    exact, sites = _exact(X, 10), ep.datasets.partition.by_label(X, data.y)
-    seconds, found = in_turn({"auto": _ours(sites, 10, "auto")} | _sklearn(single, 10, solvers[:1] + solvers[2:3]), REPEATS[size])
-    fastest = min(found.keys() - {"auto"}, key=lambda name: seconds[name][0])
-    sine = _sine(found["auto"], exact)
-    told = f"sines {sine:.0e} and {_sine(found[fastest], exact):.0e}; auto took {found['auto'].solver_}"
-    what = f"1000 Genomes {X.shape[0]} x {X.shape[1]} uint8, k=10, {len(sites)} sites, auto"
-    yield _row(what, 0.5, "auto", fastest, seconds, told, sine <= 1e-7)
+    exact, sites = exact_basis(X, 10), ep.datasets.partition.by_label(X, data.y)
+    ours = {"auto": _ours(sites, 10, "auto"), "one site": _ours({"A": X}, 10, "auto")}
+    seconds, found = in_turn(ours | sklearn_runs(single, 10, solvers[:1] + solvers[2:3]), REPEATS[size])
+    fastest = min(found.keys() - ours.keys(), key=lambda name: seconds[name][0])
+    for name, held, bar in (("one site", "one site", 1.0), ("auto", f"{len(sites)} sites", 0.5)):
+        sine = sine_to(found[name], exact)
+        told = f"sines {sine:.0e} and {sine_to(found[fastest], exact):.0e}; auto took {found[name].solver_}"
+        what = f"1000 Genomes {X.shape[0]} x {X.shape[1]} uint8, k=10, {held}, auto"
+        yield ratio_row(what, bar, name, fastest, seconds, told, sine <= 1e-7)
     yield _memory(what, sites, 10, X.nbytes)
 
 
@@ -204,7 +178,9 @@ def _ceiling(size: str) -> Iterator[Row]:
     """Rates of a site's product beside what the machine does at most."""
     X = np.random.default_rng(0).normal(size=(100_000 // SHRINK[size], 784))
     with limited_blas(1):
-        yield from (_share(X.astype(dtype), 14, 2 * REPEATS[size] + 1) for dtype in (np.float64, np.float32))
+        yield _share(X, 14, 2 * REPEATS[size] + 1)
+        single = X.astype(np.float32)
+        yield from (_share(single, k, 2 * REPEATS[size] + 1) for k in (14, 54))
 
 
 def _share(X: Any, k: int, repeats: int) -> Row:
@@ -212,7 +188,8 @@ def _share(X: Any, k: int, repeats: int) -> Row:
     own, within = own_mean(X)
     site, copy = SiteRows(X, own[0], None, own, within), np.empty_like(X)
     square = np.random.default_rng(1).normal(size=(1500, 1500)).astype(X.dtype)
-    runs = {"product": lambda: site.scatter_action(Z), "copy": lambda: np.copyto(copy, X), "gemm": lambda: square @ square}
+    ours = site.scatter_action if X.dtype == np.float64 else site.single_action
+    runs = {"product": lambda: ours(Z), "copy": lambda: np.copyto(copy, X), "gemm": lambda: square @ square}
     seconds = in_turn(runs, repeats)[0]
     product, moved, gemm = (seconds[name][1] for name in runs)
     compute, memory = 4.0 * n * d * k / (2.0 * 1500**3 / gemm), moved / 2  # rows are read once; a copy also writes them
@@ -220,5 +197,5 @@ def _share(X: Any, k: int, repeats: int) -> Row:
     bound = "GEMM" if compute > memory else "memory"
     told = f"{100 * share:.0f} %: {4e-9 * n * d * k / product:.0f} of {2e-9 * 1500**3 / gemm:.0f} Gflop/s"
     what = f"share of the ceiling, {n} x {d} {X.dtype}, {k} columns, bound by {bound}"
-    why = "" if share >= 0.7 else "products are made in float64, and narrow ones do not reach the rate of square ones"
+    why = "" if share >= 0.7 else "rows are read from memory while nothing is multiplied"
     return Row(what, ">= 70 %", told, share >= 0.7, why)

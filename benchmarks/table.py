@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,13 +59,44 @@ def print_rows(title: str, rows: Iterable[Row], markdown: bool) -> bool:
         for row in rows:
             table.add_row(row.what, row.bar, row.reached, row.verdict)
         Console(width=150).print(table)
-    return all(row.met is not False or row.why for row in rows)
+    unexplained = [row for row in rows if row.met is False and not row.why]
+    for row in unexplained:
+        print(f"missed without a recorded reason: {row.what}: {row.reached} (bar {row.bar})", file=sys.stderr)
+    return not unexplained
 
 
-def timed(what: str, bar: float, seconds: float) -> Row:
-    """A row for a time in milliseconds; the machine's load explains a miss, for nobody else's work is counted here."""
+def run_alone(name: str, about: str | None, rows: Callable[[str], Iterable[Row]]) -> None:
+    """The command of a script that is a part of a family's table: ``python -m benchmarks.NAME --size small|paper``."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--size", choices=["small", "paper"], default="small")
+    size = parser.parse_args().size
+    sys.exit(0 if print_rows(f"{name}, --size {size}", rows(size), False) else 1)
+
+
+def load_told() -> str:
+    """Why a time may have missed its bar: what else the machine did."""
+    return f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def least_seconds(*calls: Callable[[], object], times: int = 5) -> tuple[float, ...]:
+    """The least wall seconds of each call, measured in turn."""
+    least = [float("inf")] * len(calls)
+    for _ in range(times):
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            call()
+            least[i] = min(least[i], time.perf_counter() - begin)
+    return tuple(least)
+
+
+CHECKED = "every reply is held against what its site told before; "
+"""What a round has cost since coordinators notice lies."""
+
+
+def timed(what: str, bar: float, seconds: float, why: str = "") -> Row:
+    """A row for a time in milliseconds; a miss is explained by ``why`` and the machine's load."""
     met = 1e3 * seconds <= bar
-    why = "" if met else f"measured at a load of {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    why = "" if met else why + load_told()
     return Row(what, f"<= {bar:g} ms", f"{1e3 * seconds:.2f} ms", met, why)
 
 
