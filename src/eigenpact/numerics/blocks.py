@@ -36,6 +36,23 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
         yield where, M, observed
 
 
+def finer(found: Iterator[tuple[slice, Array, Mask | None]], entries: int) -> Iterator[tuple[slice, Array, Mask | None]]:
+    """Blocks in parts of at most so many entries, or one row, which depend on nothing but the blocks' shape.
+
+    >>> [where for where, _, _ in finer(blocks(np.zeros((5, 10)), None, None), 30)]
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for where, M, observed in found:
+        step = max(1, entries // max(1, M.shape[1]))
+        for first in range(0, len(M), step):
+            part = slice(first, min(first + step, len(M)))
+            yield (
+                slice(where.start + part.start, where.start + part.stop),
+                M[part],
+                None if observed is None else observed[part],
+            )
+
+
 def some_rows(X: Any) -> Iterator[Any]:
     """All rows of X (n x d: an array, a sparse matrix or a source), a few at a time, as they are."""
     n, d = (int(size) for size in X.shape)

@@ -2,7 +2,7 @@ r"""What a random block in the basis proves: no direction of large variance was 
 
 A space Q that is invariant under C, or nearly so, gives Ritz vectors with small residuals whether or not they are the leading
 ones: a start that has nothing of an eigenvector never learns of it.  A random block cannot have nothing of any direction.  So
-every space grown here contains a random orthonormal block Omega (d x b, b = k + ``OVERSAMPLING``), from the first round to the
+every space grown here contains a random orthonormal block Omega (d x b, b = k + :func:`spare`), from the first round to the
 last, and the sites' products tell what it would have shown.
 
 **Identity.**  Let C be symmetric, Q (d x m) orthonormal with products C Q, T = Q^T C Q with eigenpairs (theta_j, y_j), Ritz
@@ -33,7 +33,7 @@ first order in it):
 **As a function of gap and rounds.**  If span(Q) holds the block Krylov space of Omega after j rounds, F is a residual polynomial:
 with eps = lambda / theta_{k+1} - 1 it falls like exp(-2 (j - 1) sqrt(eps)), so a missed direction whose variance exceeds that of
 component k + 1 by the factor 1 + eps survives j rounds only with a probability of about sqrt(d) exp(-2 (j - 1) sqrt(eps)) to
-the power of ``OVERSAMPLING``.  No tolerance enters: a loose one stops later than its residual alone would allow, until F is
+the power of :func:`spare`.  No tolerance enters: a loose one stops later than its residual alone would allow, until F is
 small enough.
 
 **After a restart** only ``NARROW`` columns of Omega are kept.  The same identity then excludes every single eigenvector, one by
@@ -60,11 +60,18 @@ from typing import Literal
 import numpy as np
 
 from .krylov_space import KrylovSpace, Ritz
-from .linalg import Array
+from .linalg import Array, without
+from .tall import inner, times
 
-OVERSAMPLING = 4
-"""Columns of the random block beyond the k components: one makes the gap visible, each one more makes bad luck much rarer, and
-rounds fewer where components are few.  Chosen among 2, 4, 6 and 8 with one component of 300 features and a gap of 2 %."""
+FEWEST_SPARE, SPARE_SHARE = 4, 5
+"""Columns of the random block beyond the k components: so many, or a fifth of k.  One makes the gap visible, each one more makes
+bad luck much rarer, and rounds fewer.  Four were chosen among 2, 4, 6 and 8 with one component of 300 features and a gap of 2 %.
+A fifth makes b log(1 / :func:`least_share`), columns times the rounds of a proof, hardly more than it is at best: for 500 to
+100000 features within 3 % for 20 to 200 components, where four columns take 1.1 to 1.4 times as much."""
+
+ALLOWED = 100
+"""Columns of a block that sites allow unless their policy says otherwise (``runtime/policy.py``): where k + 4 are no more, a
+block is not made wider."""
 
 FAILURE = 1e-6
 """Largest probability that the seed hides a direction from the theorem."""
@@ -93,6 +100,16 @@ TIE, ZERO = 16.0, 8.0
 Cut = Literal["clear", "tied", "hidden", "empty"]
 """Behind the last component asked for the variance falls; or stays the same; or falls by less than rounding errors; or there is
 none left before that."""
+
+
+def spare(k: int) -> int:
+    """Columns of a random block beyond those of k components.
+
+    >>> spare(1), spare(24), spare(80), spare(90), spare(100)
+    (4, 4, 16, 10, 20)
+    """
+    most = ALLOWED - k if k <= ALLOWED - FEWEST_SPARE else k
+    return max(FEWEST_SPARE, min(k // SPARE_SHARE, most))
 
 
 def least_share(d: int, k: int, b: int, failure: float = FAILURE) -> float:
@@ -126,6 +143,8 @@ class Certificate:
         What the values of components k and k + 1 are to each other, as far as rounding allows to tell; "clear" while unknown.
     rank : int
         How many of the k Ritz values are more than rounding errors; the others belong to directions without variance.
+    bound : float or None
+        What eigenvalue k + 1 is at most, where that is below theta_k.
     """
 
     angle: float | None
@@ -133,6 +152,12 @@ class Certificate:
     missed: bool
     cut: Cut
     rank: int
+    bound: float | None = None
+
+    @classmethod
+    def unknown(cls, k: int) -> Certificate:
+        """Of k Ritz vectors for which nobody has looked for a proof."""
+        return cls(None, 1.0, missed=True, cut="clear", rank=k)
 
 
 def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -> Certificate:
@@ -140,7 +165,7 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -
 
     Products are known to be off by ``coarse``, the length of a column, beside rounding errors.
     """
-    d, k, values = space.Q.shape[0], ritz.Z.shape[1], ritz.values
+    d, k, values = space.Q.shape[0], ritz.k, ritz.values
     if k >= d:
         return Certificate(0.0, 0.0, missed=False, cut="clear", rank=k)
     noise = np.maximum(rounding_errors(space, ritz), coarse)
@@ -148,14 +173,13 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -
     if rank < k:
         if rank == 0:
             return Certificate(None, 1.0, missed=False, cut="empty", rank=0)
-        leading = Ritz(ritz.Z[:, :rank], values, ritz.residual[:, :rank], ritz.turn)
-        found = certify(space, leading, omega, coarse)
+        found = certify(space, ritz.leading(rank), omega, coarse)
         known: Cut = "clear" if found.missed else "empty"
         return Certificate(found.angle, found.rounding, found.missed, cut=known, rank=min(rank, found.rank))
     if k >= space.size:
-        return Certificate(None, 1.0, missed=True, cut="clear", rank=k)
+        return Certificate.unknown(k)
     behind = Behind(space, ritz, omega)
-    lengths = np.maximum(np.linalg.norm(ritz.residual, axis=0), noise)
+    lengths = np.maximum(ritz.off, noise)
     inside, margin = float(values[k - 1]), float(np.linalg.norm(lengths))
     gap = inside - float(values[k])
     excluded = behind.excludes(inside + max(margin, SAME * inside))
@@ -163,13 +187,32 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -
         at_rounding = margin <= TIE * float(np.linalg.norm(noise))
         cut: Cut = "clear" if not (excluded and at_rounding) else "tied" if gap <= EQUAL * inside else "hidden"
         return Certificate(None, 1.0, missed=not excluded, cut=cut, rank=k)
-    allowed = (inside - share * gap for share in SHARES_OF_GAP) if behind.excludes(inside) else ()
+    allowed = (inside - share * gap for share in SHARES_OF_GAP) if excluded and behind.excludes(inside) else ()
     bound = next((mu for mu in allowed if behind.excludes(mu)), None)
     if bound is None:
         return Certificate(None, 1.0, missed=not excluded, cut="clear", rank=k)
-    gaps = values[:k] - bound
+    return _bounded(ritz, noise, bound)
+
+
+def certify_again(space: KrylovSpace, ritz: Ritz, before: Certificate, coarse: float = 0.0) -> Certificate | None:
+    """The certificate of ``ritz`` from a larger space, by the bound on eigenvalue k + 1 that was proved ``before``.
+
+    None if there was no such bound, or if it leaves less than half of the gap that is seen now.
+    """
+    k, values = ritz.k, ritz.values
+    if before.bound is None or k >= len(values) or not values[k - 1] - before.bound >= 0.5 * (values[k - 1] - values[k]) > 0:
+        return None
+    noise = np.maximum(rounding_errors(space, ritz), coarse)
+    return _bounded(ritz, noise, before.bound) if values[k - 1] > ZERO * float(noise.max()) else None
+
+
+def _bounded(ritz: Ritz, noise: Array, bound: float) -> Certificate:
+    """What residuals, and rounding errors (k,), say of the angle where eigenvalue k + 1 is at most ``bound``."""
+    k = ritz.k
+    lengths = np.maximum(ritz.off, noise)
+    gaps = ritz.values[:k] - bound
     angle, rounding = (min(1.0, float(np.linalg.norm(error / gaps))) for error in (lengths, noise))
-    return Certificate(angle, rounding, missed=False, cut="clear", rank=k)
+    return Certificate(angle, rounding, missed=False, cut="clear", rank=k, bound=bound)
 
 
 def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
@@ -178,9 +221,9 @@ def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
     Q^T C Q is symmetric but for rounding errors, of which it shows the part within span(Q); they are taken to be as large in all
     other directions, and never below what rounding the entries of C q_j themselves makes of them.
     """
-    k = ritz.Z.shape[1]
+    k = ritz.k
     floor = EPS * np.abs(ritz.values[:k])
-    return np.maximum(space.noise(ritz.turn[:, :k]), floor)
+    return np.maximum(space.noise(ritz.turn[:, :k], ritz.lengths), floor)
 
 
 def _share(d: int, k: int, b: int) -> float:
@@ -196,11 +239,13 @@ class Behind:
 
     def __init__(self, space: KrylovSpace, ritz: Ritz, omega: Array) -> None:
         d, b = omega.shape
-        k = ritz.Z.shape[1]
-        self.space, self.Z, self.values, self.turn = space, ritz.Z, ritz.values[k:], ritz.turn[:, k:]
-        self.met = self.turn.T @ (space.Q.T @ omega)
+        k = ritz.k
+        assert len(ritz.values) == space.size, "F is of all Ritz vectors behind the leading ones"
+        self.space, self._ritz, self.values, self.turn = space, ritz, ritz.values[k:], ritz.turn[:, k:]
+        first = np.array_equal(space.Q[:, :b], omega)  # then its inner products are known
+        self.met = self.turn.T @ (space.lengths[:, :b] if first else inner(space.Q, omega))
         self.share = SLACK * _share(d, k, b) if space.size < d else 1.0
-        above = float(ritz.values[k - 1]) + float(np.linalg.norm(ritz.residual)) if k else 0.0
+        above = float(ritz.values[k - 1]) + float(np.linalg.norm(ritz.off)) if k else 0.0
         self.looked_at = tuple(above + step * abs(above) for step in LOOKED_AT)
 
     def solved(self) -> Array:
@@ -208,25 +253,40 @@ class Behind:
 
         A space that keeps them and Omega has the same F there, however much else it forgets.
         """
-        X = [self.space.Q @ (self.turn @ (self.met / (lam - self.values)[:, None])) for lam in self.looked_at]
-        return np.concatenate(X, axis=1)
+        return times(self.space.Q, self.turn @ self._weights(self.looked_at))
 
     def left(self) -> Array:
         """F(lambda) (d x 3b) where it is looked at: the directions in which a missed one would show."""
         return self._left(self.looked_at)
 
     def excludes(self, lam: float) -> bool:
-        """Whether a missed eigenvalue of ``lam`` or more would have shown."""
+        """Whether a missed eigenvalue of ``lam`` or more would have shown.
+
+        In a Krylov space F is seen without a pass over the space, but for a remainder; where that decides, F itself is made.
+        """
         if lam <= float(self.values[0]):
             return False
-        F = self._left([lam + step * abs(lam) for step in LOOKED_AT])
-        return all(_size(part) < self.share for part in np.split(F, len(LOOKED_AT), axis=1))
+        lams = [lam + step * abs(lam) for step in LOOKED_AT]
+        if self.space.is_krylov:
+            weights, newest = self._weights(lams), self.turn[self.space.size - self.space.fresh :]
+            largest = max(map(_size, np.split(self.space.residuals(newest @ weights), len(lams), axis=1)))
+            if largest >= self.share:
+                return False
+            if largest + self.space.lacking_at_most(float(np.linalg.norm(weights))) < self.share:
+                return True
+            if largest + self.space.lacking(times(self.turn, weights)) < self.share:
+                return True
+        return all(_size(part) < self.share for part in np.split(self._left(lams), len(lams), axis=1))
+
+    def _weights(self, lams: Sequence[float]) -> Array:
+        """The Ritz vectors behind in the solutions for some lambda, side by side."""
+        return np.concatenate([self.met / (lam - self.values)[:, None] for lam in lams], axis=1)
 
     def _left(self, lams: Sequence[float]) -> Array:
         """F at some lambda, side by side: one pass over the space for all of them."""
-        weights = np.concatenate([self.met / (lam - self.values)[:, None] for lam in lams], axis=1)
-        left: Array = self.space.CQ @ (self.turn @ weights) - self.space.Q @ (self.turn @ (weights * self.values[:, None]))
-        return left - self.Z @ (self.Z.T @ left)  # it is orthogonal to Z but for rounding errors, large where theta_1 is
+        weights = self._weights(lams)
+        left = times(self.space.CQ, self.turn @ weights) - times(self.space.Q, self.turn @ (weights * self.values[:, None]))
+        return without(left, self._ritz.Z)  # it is orthogonal to Z but for rounding errors, large where theta_1 is
 
 
 def _size(F: Array) -> float:

@@ -52,6 +52,22 @@ def on_cpu(x: Any) -> bool:
     return isinstance(x, np.ndarray | RowSource)
 
 
+def by_row(x: Any) -> bool:
+    """Whether the entries of a row lie one behind the other, and rows behind each other, where BLAS reads them without a copy.
+
+    Rows read from a file do; those that another process sent may begin at any byte.  Products round by the order, and by
+    whether numpy sees that both factors are the same matrix.
+
+    >>> X = np.ones((2, 3))
+    >>> by_row(X), by_row(X.T), by_row(X[::-1]), by_row(np.frombuffer(bytes(49), offset=1).reshape(2, 3))
+    (True, False, False, False)
+    """
+    if not isinstance(x, np.ndarray):
+        return True
+    (n, d), (rows, entries), size = x.shape, x.strides, x.itemsize
+    return x.flags.aligned and (d == 1 or entries == size) and (n <= 1 or (rows >= d * size and rows % size == 0))
+
+
 def namespace(x: Any) -> Any:
     """The array library of x."""
     return array_api_compat.numpy if on_cpu(x) else array_api_compat.array_namespace(x)

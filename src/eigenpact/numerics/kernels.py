@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -60,7 +61,7 @@ class Kernel:
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
         if self.name == "rbf":
-            return np.asarray(np.exp(-self.gamma * _squared_distances(X, Y)))
+            return _gaussian(X, _About.first_of(Y, self.gamma))
         if self.name == "laplacian":
             return np.asarray(np.exp(-self.gamma * cdist(X, Y, "cityblock")))
         if self.name == "linear":
@@ -122,14 +123,70 @@ def function_name(function: Any) -> str | None:
 
 def random_features(X: Array, frequencies: Array) -> Array:
     """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d)."""
-    angles = X @ frequencies.T
-    features: Array = np.concatenate([np.cos(angles), np.sin(angles)], axis=1) / np.sqrt(len(frequencies))
+    angles, count = X @ frequencies.T, len(frequencies)
+    features: Array = np.empty((len(X), 2 * count))
+    np.cos(angles, out=features[:, :count])
+    np.sin(angles, out=features[:, count:])
+    features /= np.sqrt(count)
     return features
 
 
 def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
     """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
-    return kernel(X, landmarks) @ _inverse_root(kernel(landmarks, landmarks))
+    K, root = landmark_kernel(kernel, X, landmarks)
+    return K @ root
+
+
+def landmark_kernel(kernel: Kernel, X: Array, landmarks: Array) -> tuple[Array, Array]:
+    """The two factors of these features, K(X, L) (n x m) and K(L, L)^(-1/2) (m x m), which is read-only."""
+    ready = _prepared(kernel, np.asarray(landmarks, dtype=np.float64))
+    return ready.between(X), ready.root
+
+
+@dataclass(frozen=True, eq=False)
+class _Landmarks:
+    """Landmarks L with what features of any rows need: K(L, L)^(-1/2), and for "rbf" the rows about the first of L."""
+
+    kernel: Kernel
+    rows: Array
+    root: Array
+    about: _About | None
+
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Array) -> _Landmarks:
+        about = _About.first_of(rows, kernel.gamma) if kernel.name == "rbf" else None
+        root = _inverse_root(kernel(rows, rows))
+        root.flags.writeable = False  # it is handed out again
+        return cls(kernel, rows, root, about)
+
+    def between(self, X: Array) -> Array:
+        return self.kernel(X, self.rows) if self.about is None else _gaussian(X, self.about)
+
+
+_latest: dict[str, _Landmarks] = {}
+_one_at_a_time = threading.Lock()
+
+
+def _prepared(kernel: Kernel, landmarks: Array) -> _Landmarks:
+    """Landmarks made ready; nodes of one process, which are given the same table, need it once."""
+    with _one_at_a_time:
+        latest = _latest.get("landmarks")
+        if latest is not None and latest.kernel == kernel and landmarks is latest.rows:
+            return latest
+        rows = landmarks if _lasting(landmarks) else landmarks.copy()
+        same = latest is not None and latest.kernel == kernel and np.array_equal(rows, latest.rows)
+        latest = replace(latest, rows=rows) if latest is not None and same else _Landmarks.of(kernel, rows)
+        _latest["landmarks"] = latest
+    return latest
+
+
+def _lasting(table: Any) -> bool:
+    """Whether nobody can change a table: neither by it nor by what it is a view of."""
+    while isinstance(table, np.ndarray):
+        if table.flags.writeable:
+            return False
+        table = table.base
+    return table is None or isinstance(table, bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +210,22 @@ class MeanFeatures:
 
     def __call__(self, X: Array) -> tuple[Array, int]:
         """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part."""
-        root = _inverse_root(self.kernel(self.basis, self.basis))
-        exact = self.kernel(X, self.basis) @ root
+        root = self._root
+        exact = self.exact(X)
         if not self.count:
             return exact, exact.shape[1]
         origin = self.basis[0]  # shared: angles are then as exact as differences between rows are
         frequencies = self.kernel.frequencies(X.shape[1], self.count, self.seed)
         seen, base = random_features(X - origin, frequencies), random_features(self.basis - origin, frequencies)
         return np.concatenate([exact, seen - exact @ (root @ base)], axis=1), exact.shape[1]
+
+    def exact(self, X: Array) -> Array:
+        """The exact part of them (n x l)."""
+        return self.kernel(X, self.basis) @ self._root
+
+    @functools.cached_property
+    def _root(self) -> Array:
+        return _inverse_root(self.kernel(self.basis, self.basis))
 
 
 def _inverse_root(K: Array) -> Array:
@@ -183,12 +248,36 @@ def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Arra
     return np.ascontiguousarray(np.sqrt(2 * gamma) * np.concatenate(blocks)[:count])
 
 
-def _squared_distances(X: Array, Y: Array) -> Array:
-    """Squared distances (n x m); a common row is subtracted first, because squares of rows far from 0 lose the digits."""
-    origin = Y[0] if len(Y) else 0.0
-    X, Y = X - origin, Y - origin
-    squares: Array = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1) - 2 * (X @ Y.T)
-    return np.maximum(squares, 0.0)
+@dataclass(frozen=True, eq=False)
+class _About:
+    """Rows y (m x d) about a point o, as "rbf" needs them: squares of rows far from 0 would lose the digits of distances.
+
+    ``double`` holds 2 gamma (y - o), ``squares`` gamma ||y - o||^2.
+    """
+
+    origin: Any
+    gamma: float
+    double: Array
+    squares: Array
+
+    @classmethod
+    def first_of(cls, Y: Array, gamma: float) -> _About:
+        """About the first of them."""
+        origin = Y[0] if len(Y) else 0.0
+        double = Y - origin
+        squares = gamma * np.einsum("ij,ij->i", double, double)
+        double *= 2 * gamma
+        return cls(origin, gamma, double, squares)
+
+
+def _gaussian(X: Array, about: _About) -> Array:
+    """exp(-gamma ||x - y||^2) (n x m)."""
+    X = X - about.origin
+    K: Array = X @ about.double.T
+    K -= (about.gamma * np.einsum("ij,ij->i", X, X))[:, None]
+    K -= about.squares
+    np.minimum(K, 0.0, out=K)
+    return np.exp(K, out=K)
 
 
 def _polynomial(kernel: Kernel, products: Array) -> Array:

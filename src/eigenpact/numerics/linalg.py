@@ -20,8 +20,8 @@ _geqrf, _orgqr = scipy.linalg.get_lapack_funcs(("geqrf", "orgqr"), dtype=np.floa
 GRADED = 1e4
 """Eigenvalues that differ by more than this factor are found one after the other, so that small ones keep their digits."""
 
-ONCE_IS_ENOUGH = 1e-10
-"""What unit vectors may have in a space so that one projection leaves of it nothing but rounding errors."""
+SIDE = 64
+"""Rows and columns of a square that is turned over at a time: a CPU's cache holds them."""
 
 SIGN_TIE = 1e-8
 """Entries within this relative distance of the largest one count as equally large in :func:`fix_signs`."""
@@ -77,43 +77,6 @@ def unit_columns(V: Array) -> Array:
 def soft(R: Array, threshold: float) -> Array:
     """Entries moved towards zero by the threshold."""
     return np.sign(R) * np.maximum(np.abs(R) - threshold, 0.0)
-
-
-def new_directions(A: Array, Q: Array, floor: float) -> Array:
-    """Orthonormal basis of what A (d x b) adds to the span of Q (d x m): directions longer than ``floor``, at most b.
-
-    When A is almost in span(Q), what is left after one projection may be mostly rounding and lie in span(Q) again.  So unit
-    directions are projected until they stay as long as they were; one that shrinks was rounding and is dropped.
-    """
-    d, m = Q.shape
-    U, lengths, _ = scipy.linalg.svd(without(A, Q), full_matrices=False, check_finite=False, lapack_driver="gesdd")
-    U = U[:, lengths > floor][:, : d - m]
-    for _ in range(3):
-        inside = Q.T @ U
-        U = U - Q @ inside
-        stays = np.linalg.norm(U, axis=0) > 0.5
-        U = straightened(U if stays.all() else U[:, stays])
-        if np.abs(inside).max(initial=0.0) < ONCE_IS_ENOUGH:
-            break
-    directions: Array = U
-    return directions
-
-
-def straightened(U: Array) -> Array:
-    """An orthonormal basis (d x k) whose leading columns span those of U (d x k), which is nearly orthonormal.
-
-    U R^-1 with the Cholesky factor R of U^T U, which is as accurate as Householder's reflections there, and made of products
-    alone.
-
-    >>> Q = straightened(np.array([[1.0, 0.1], [0.0, 1.0], [0.1, 0.0]]))
-    >>> bool(np.allclose(Q.T @ Q, np.eye(2), atol=1e-15))
-    True
-    """
-    G = U.T @ U
-    if U.shape[1] == 0 or np.linalg.norm(G - np.eye(len(G)), 1) > 0.5:
-        return orthonormalize(U)
-    R = scipy.linalg.cholesky(G, check_finite=False)
-    return np.ascontiguousarray(scipy.linalg.solve_triangular(R, U.T, trans="T", check_finite=False).T)
 
 
 def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
@@ -201,8 +164,8 @@ def procrustes(A: Array, B: Array) -> Array:
 
 
 def pack_triangle(S: Array) -> Array:
-    """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries."""
-    return S[np.triu_indices(S.shape[0])]
+    """The upper triangle of a symmetric d x d matrix as a vector of d(d+1)/2 entries, row by row."""
+    return np.concatenate([S[i, i:] for i in range(len(S))])
 
 
 def unpack_triangle(packed: Array, d: int) -> Array:
@@ -212,8 +175,23 @@ def unpack_triangle(packed: Array, d: int) -> Array:
     >>> bool((unpack_triangle(pack_triangle(S), 2) == S).all())
     True
     """
-    S = np.zeros((d, d))
-    rows, cols = np.triu_indices(d)
-    S[rows, cols] = packed
-    S[cols, rows] = packed
+    return _mirror(scipy.linalg.lapack.dtpttr(d, packed, uplo="L")[0].T)
+
+
+def mirrored(lower: Array) -> Array:
+    """The symmetric matrix (d x d) with this lower triangle; what is above is not looked at.
+
+    >>> mirrored(np.array([[1.0, 7.0], [2.0, 5.0]])).tolist()
+    [[1.0, 2.0], [2.0, 5.0]]
+    """
+    return _mirror(np.array(lower.T, order="C"))
+
+
+def _mirror(S: Array) -> Array:
+    """S (d x d), what is below its upper triangle overwritten by that."""
+    for first in range(0, len(S), SIDE):
+        last = min(first + SIDE, len(S))
+        S[last:, first:last] = S[first:last, last:].T
+        corner = np.triu(S[first:last, first:last])
+        S[first:last, first:last] = corner + np.triu(corner, 1).T
     return S

@@ -6,7 +6,6 @@ who holds which rows; rounded once in the end, to a pair.
 
 References
     S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", SIAM J. Sci. Comput. 31 (2008).
-    T. J. Dekker, "A floating-point technique for extending the available precision", Numer. Math. 18 (1971).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .elsewhere import to_numpy
+from .error_free import two_product, two_sum
 from .linalg import Array
 from .rows import Rows
 from .weighted import rows_and_weights
@@ -26,9 +26,6 @@ PASSES = 4
 
 AT_ONCE = 1 << 15
 """Dense entries that are looked at together: a CPU's cache holds them, and what is made of them."""
-
-SPLITTER = 134217729.0
-"""2^27 + 1."""
 
 
 def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
@@ -104,24 +101,6 @@ def exact_sums(entries: Array, n: int, d: int, columns: Any = None) -> Array:
     return total
 
 
-def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum, and what rounding left of it."""
-    total = a + b
-    other = total - a
-    return total, (a - (total - other)) + (b - other)
-
-
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded product, and what rounding left of it.
-
-    >>> bool(two_product(np.array(1 + 2.0**-30), np.array(1 + 2.0**-30))[1] == 2.0**-60)
-    True
-    """
-    product = a * b
-    (a1, a2), (b1, b2) = _halves(a), _halves(b)
-    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
-
-
 def add(a: Array, b: Array) -> Array:
     """Pairs (..., 2) added.
 
@@ -195,10 +174,3 @@ def _times(pairs: Array, factor: Any) -> Array:
     """Pairs (..., 2) times doubles."""
     high, left = two_product(pairs[..., 0], np.asarray(factor, dtype=np.float64))
     return np.stack(two_sum(high, left + pairs[..., 1] * factor), axis=-1)
-
-
-def _halves(a: Array) -> tuple[Array, Array]:
-    """A double as the sum of two that have half the digits."""
-    large = SPLITTER * a
-    high = large - (large - a)
-    return high, a - high

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import reduce
 from itertools import chain, islice
@@ -29,17 +29,26 @@ _allowed = threading.local()
 @contextmanager
 def threads_for_rows(count: int) -> Iterator[None]:
     """A context in which this thread may share the work on a site's rows with so many threads, itself among them."""
-    before = allowed_threads()
-    _allowed.count = count
+    before, pool_before = allowed_threads(), _pool_here()
+    _allowed.count, _allowed.pool = count, None
     try:
         yield
     finally:
-        _allowed.count = before
+        pool = _pool_here()
+        _allowed.count, _allowed.pool = before, pool_before
+        if pool is not None:
+            pool.shutdown()
 
 
 def allowed_threads() -> int:
     """How many threads may share the work on a site's rows: 1, unless it was said otherwise."""
     return int(getattr(_allowed, "count", 1))
+
+
+def _pool_here() -> ThreadPoolExecutor | None:
+    """The threads that were started in this context, which starting anew for every product would take longer than it."""
+    pool: ThreadPoolExecutor | None = getattr(_allowed, "pool", None)
+    return pool
 
 
 def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iterator[Any]:
@@ -53,8 +62,9 @@ def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iter
     if count == 1:
         yield from map(function, parts)
         return
+    pool = _allowed.pool = _pool_here() or ThreadPoolExecutor(count, thread_name_prefix="eigenpact-rows")
     under_way: deque[Future[Any]] = deque()
-    with limited_blas(1), ThreadPoolExecutor(count, thread_name_prefix="eigenpact-rows") as pool:
+    with limited_blas(1):
         try:
             for part in parts:
                 if len(under_way) == 2 * count:  # so that what waits to be added up stays small
@@ -62,9 +72,8 @@ def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iter
                 under_way.append(pool.submit(function, part))
             while under_way:
                 yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+        finally:  # also where nobody asks for more: what is under way still reads the rows
+            wait([future for future in under_way if not future.cancel()])
 
 
 def sum_of(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -79,14 +88,23 @@ def _plus(sums: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(added)
 
 
-def grouped(parts: Iterator[tuple[Any, ...]], count: int) -> Iterator[tuple[Any, ...]]:
-    """Sums of so many tuples at a time, one taken after the other.
+def each(function: Callable[[Any], tuple[Any, ...]]) -> Callable[[Iterator[Any]], tuple[Any, ...]]:
+    """From a function of one block to the sums of what it gives for several.
 
-    >>> [float(total) for (total,) in grouped(iter([(1.0,), (2.0,), (4.0,)]), 2)]
-    [3.0, 4.0]
+    >>> each(lambda block: (2 * block,))(iter([1.0, 2.0]))
+    (6.0,)
     """
-    for first in parts:
-        yield sum_of(chain([first], islice(parts, count - 1)))
+    return lambda blocks: sum_of(map(function, blocks))
+
+
+def grouped(blocks: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
+    """So many blocks at a time; a group is to be used up before the next one is asked for.
+
+    >>> [list(group) for group in grouped(iter("abc"), 2)]
+    [['a', 'b'], ['c']]
+    """
+    for first in blocks:
+        yield chain([first], islice(blocks, count - 1))
 
 
 def totals(parts: Iterable[tuple[Any, ...]]) -> tuple[Array, ...]:

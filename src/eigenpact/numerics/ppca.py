@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .directions import new_directions
 from .holes import Mask, scores_with_holes
-from .linalg import Array, fix_signs, new_directions
+from .linalg import Array, fix_signs
 
 LEAST_CURVATURE = 0.05
 """Of what EM takes it for: values that seem to lie closer to a component's may be far away where entries are missing."""

@@ -18,12 +18,16 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
-from .elsewhere import like, namespace, on_cpu, to_numpy
+from . import device_rows
+from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
+from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
-from .linalg import Array, random_orthonormal, top_eigenpairs
-from .parts import careful_totals, grouped, side_by_side, sum_of, total, totals
+from .linalg import Array, mirrored, random_orthonormal, top_eigenpairs
+from .parts import careful_totals, each, grouped, side_by_side, total, totals
 from .sources import RowSource, as_rows, pieces
-from .sparse_rows import SparseRows, add_duplicates, better, far_features, sparse_parts
+from .sparse_rows import SparseRows, add_duplicates, far_features, sparse_parts
+from .tall import row_products
+from .tiles import action, change, columns_of, gram, gram_rows, tile
 from .weighted import Weighted, rows_and_weights, total_weight
 from .weighted_sparse import WeightedSparseRows, weighted_far, weighted_parts
 
@@ -31,10 +35,6 @@ __all__ = ["DENSE_SIDE", "Rows", "add_duplicates", "slices"]
 
 BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 """Dense rows are centred in blocks of about this size: small enough for a CPU's cache, large enough to keep a GPU busy."""
-
-UNPACKED, FEWEST = 1_000_000, 6
-"""BLAS multiplies matrices without first copying them into an order of its own if rows x features x columns are at most so many
-(OpenBLAS with AVX-512), which doubles the speed of narrow products; blocks of fewer rows are not worth the calls."""
 
 PART_ENTRIES = 1 << 21
 """Entries of the rows that one thread adds up before the next part begins."""
@@ -67,9 +67,7 @@ class Rows:
         self.sparse = X.sparse if self.streamed else scipy.sparse.issparse(X)
         self.X = X if self.streamed or not self.sparse else add_duplicates(X.tocsr())
         self.n, self.d = int(X.shape[0]), int(X.shape[1])
-        self.mean = mean
-        self.scale = scale
-        self.left = left
+        self.mean, self.scale, self.left = mean, scale, left
         self._whole: Any = None
         self._part: SparseRows | None = None
 
@@ -83,13 +81,30 @@ class Rows:
     def column_sums(self) -> Array:
         """Sums of the columns of X itself (d,), times the weights, neither centred nor scaled, to the last digits whatever n is.
 
-        A long sum loses digits.  The sum of what is left after the mean of a block is subtracted gives them back.
+        A long sum loses digits.  The sum of what is left after a centre is subtracted gives them back.
         """
         if self.sparse:
             return careful_totals((part.column_sums(),) for _, part in self._parts())[0]
         if self.weights is not None:
-            return careful_totals((_weighted_sums(b, w),) for b, w in Rows(self.X)._with_weights(self.weights))[0]
-        return Rows(self.X)._added_up(lambda block: (_sums(block),), self._block_rows(), add=careful_totals)[0]
+            return careful_totals((weighted_sums(b, w),) for b, w in Rows(self.X)._with_weights(self.weights))[0]
+        there = device_rows.column_sums(self.X)
+        return self.about_mean()[0] if there is None else there
+
+    def about_mean(self) -> tuple[Array, Array, Array]:
+        """Sums of the columns of X itself (d,), their mean with what rounding left of it (2, d), and squares about that (d,)."""
+        if not self.sparse and self.weights is None and not device_rows.sums_there(self.X):
+            few = max(1, AT_ONCE // max(1, self.d))
+            step = min(few, block_rows(self.d)) if on_cpu(self.X) else self._block_rows()
+            return about_their_mean(
+                self.n,
+                to_numpy(self.X[: min(FIRST, self.n), :]),
+                lambda centre: Rows(self.X, centre)._added_up(moments, step, add=careful_totals),
+            )
+        n, sums = self.weight or 1.0, self.column_sums()
+        centre = sums / n
+        rest, squares = Rows(self._weighed(self.X), centre).column_moments()
+        left = rest / n
+        return sums, np.stack([centre, left]), np.maximum(squares - n * left**2, 0.0)
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
@@ -102,7 +117,9 @@ class Rows:
             weighted = Rows(self.X, self.mean, self.scale, self.left)._with_weights(self.weights)
             sums, squares = totals((namespace(b).sum(w * b, axis=0), namespace(b).sum(w * b * b, axis=0)) for b, w in weighted)
         else:
-            sums, squares = self._added_up(_moments, self._block_rows())
+            plain = self.left is None and self.scale is None
+            there = device_rows.column_moments(self.X, self.mean) if plain else None
+            sums, squares = self._added_up(each(block_moments), self._block_rows()) if there is None else there
         return sums, squares
 
     def column_squares(self) -> Array:
@@ -111,8 +128,14 @@ class Rows:
             return total(part.column_squares() for _, part in self._parts())
         return total(namespace(block).sum(block * block, axis=0) for block in self._blocks())
 
-    def column_largest(self) -> Array:
-        """The largest absolute value in each column of Y (d,)."""
+    def column_largest(self, columns: NDArray[np.intp] | None = None) -> Array:
+        """The largest absolute value in each column of Y (d,), or of some ``columns`` by their numbers."""
+        if columns is not None:
+            if not isinstance(self.X, np.ndarray) or self.weights is not None:
+                return self.column_largest()[columns]
+            mean, scale, left = (None if a is None else a[columns] for a in (self.mean, self.scale, self.left))
+            some = (np.take(self.X[where], columns, axis=1) for where in slices(self.n, self.d))
+            return reduce(np.maximum, (Rows(part, mean, scale, left).column_largest() for part in some))
         if self.sparse:
             return reduce(np.maximum, (part.column_largest() for _, part in self._parts()))
         blocks = self._blocks(small=True)
@@ -137,14 +160,15 @@ class Rows:
         """The scatter matrix Y^T Y (d x d)."""
         if self.sparse:
             return total(part.scatter() for _, part in self._parts())
-        return self._added_up(lambda block: (block.T @ block,), self._step(), least=8 * self.d)[0]
+        if not on_cpu(self.X):
+            return self._added_up(each(lambda block: (block.T @ block,)), self._step(), least=8 * self.d)[0]
+        return mirrored(self._triangle())
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
         if self.sparse:
             return total(part.scatter_action(Z) for _, part in self._parts())
-        Z_there, step = like(Z, self.X), product_rows(self.d, Z.shape[1]) if on_cpu(self.X) else self._step()
-        return np.ascontiguousarray(self._added_up(lambda block: ((block @ Z_there).T @ block,), step)[0].T)
+        return np.ascontiguousarray(self._action(Z)[0].T)
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""
@@ -164,16 +188,15 @@ class Rows:
         )
 
     def row_products(self) -> Array:
-        """The inner products of the rows, Y Y^T (n x n); all rows are in memory meanwhile."""
+        """The inner products of the rows, Y Y^T (n x n); rows that are read, or are not numpy's, are in memory meanwhile."""
         if self.sparse:
-            return (
-                Rows(self._weighed(self.X[:]), self.mean, self.scale, self.left).row_products()
-                if self.streamed
-                else self._only().row_products()
-            )
-        xp, blocks = namespace(self.X), list(self._blocks(lasting=True))
-        Y = blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)
-        return to_numpy(Y @ Y.T)
+            whole = Rows(self._weighed(self.X[:]), self.mean, self.scale, self.left) if self.streamed else self._only()
+            return whole.row_products()
+        if isinstance(self.X, np.ndarray) and self.weights is None:
+            return row_products(columns_of(self.X, self.mean, self.left, self.scale), *self.X.shape)
+        blocks = list(self._blocks(lasting=True))
+        Y = blocks[0] if len(blocks) == 1 else namespace(self.X).concat(blocks, axis=0)
+        return row_products(columns_of(Y), self.n, self.d) if isinstance(Y, np.ndarray) else to_numpy(Y @ Y.T)
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
@@ -203,6 +226,26 @@ class Rows:
         return self._only().far()[0]
 
     # -- how ------------------------------------------------------------------------------------
+
+    def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
+        """The products T^T Y (k x d) and T^T 1 (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
+        if on_cpu(self.X):
+            step, features = tile(self.d, A.shape[1], block_rows(self.d))
+            return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
+        A_there, shift_there = like(A, self.X), None if shift is None else like(shift, self.X)
+
+        def products(block: Any) -> tuple[Any, Any]:
+            T = block @ A_there
+            if shift_there is not None:
+                T -= shift_there
+            return T.T @ block, namespace(T).sum(T, axis=0)
+
+        return self._added_up(each(products), self._step())
+
+    def _triangle(self) -> Array:
+        """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""
+        step = gram_rows(self.d, block_rows(self.d), PART_ENTRIES // max(1, self.d))
+        return self._added_up(lambda blocks: gram(blocks, self.d), step, least=8 * self.d)[0]
 
     def _top_of_few_rows(self, k: int) -> tuple[Array, Array]:
         if self.sparse:
@@ -255,30 +298,35 @@ class Rows:
 
     def _added_up(
         self,
-        function: Callable[[Any], tuple[Any, ...]],
+        function: Callable[[Iterator[Any]], tuple[Any, ...]],
         step: int,
         least: int = 1,
         add: Callable[[Iterable[tuple[Any, ...]]], tuple[Array, ...]] = totals,
+        *,
+        as_they_are: bool = False,
     ) -> tuple[Array, ...]:
-        """The sums over blocks, of ``step`` rows, of what a function gives for each, where X lies.
+        """The sums over blocks of Y, of ``step`` rows, that a function gives for some of them, where X lies; or over blocks of X.
 
-        Blocks are added up in parts, of ``least`` rows or more, and parts in their order, by threads where there are some: sums
-        do not depend on them, nor on whether rows are in memory.
+        The function adds up the blocks of a part, of ``least`` rows or more; parts are added up in their order, by threads where
+        there are some: sums do not depend on them, nor on whether rows are in memory.
         """
         part = step * max(1, -(-max(PART_ENTRIES // max(1, self.d), least) // step))
+
+        def blocks(rows: Rows) -> Iterator[Any]:
+            return rows._read(step) if as_they_are else rows._blocks(rows=step)
+
         if self.streamed or self.n <= part or not on_cpu(self.X):
-            blocks = self._blocks(rows=step)
-            return add(grouped(map(function, blocks), part // step))
+            return add(map(function, grouped(blocks(self), part // step)))
 
         def of_part(first: int) -> tuple[Any, ...]:
             X = self._weighed(self.X[first : first + part], slice(first, first + part))
-            return sum_of(map(function, Rows(X, self.mean, self.scale, self.left)._blocks(rows=step)))
+            return function(blocks(Rows(X, self.mean, self.scale, self.left)))
 
         return add(side_by_side(of_part, range(0, self.n, part)))
 
     def _step(self) -> int:
         """Rows in a block; all of them where nothing has to be subtracted, converted or read, since then nothing is copied."""
-        plain = self.mean is None and self.scale is None and self.weights is None
+        plain = self.mean is None and self.scale is None and self.weights is None and by_row(self.X)
         plain = plain and self.X.dtype == namespace(self.X).float64
         return max(1, self.n) if plain and not self.streamed else self._block_rows()
 
@@ -299,19 +347,28 @@ class Rows:
         mean, left, scale = (None if a is None else like(a, self.X) for a in (self.mean, self.left, self.scale))
         step = rows or (self._block_rows() if small else self._step())
         root, first = None if self.weights is None else np.sqrt(self.weights)[:, None], 0
-        copied = not self.streamed and not (mean is None and left is None and scale is None)
-        memory = np.empty((min(step, self.n), self.d)) if copied and on_cpu(self.X) and not lasting else None
+        copied = not self.streamed and not (mean is None and left is None and scale is None and by_row(self.X))
+        convert = on_cpu(self.X) and (copied or self.X.dtype != np.float64) and not lasting
+        memory = np.empty((min(step, self.n), self.d)) if convert else None
+        if isinstance(self.X, np.ndarray) and not copied and root is None and self.X.dtype == np.float64 and step < self.n:
+            yield from self._read(step)  # as they are
+            return
         for read in self._read(step):
             if memory is not None:
                 block = memory[: len(read)]
-                np.copyto(block, read) if mean is None else np.subtract(read, mean, out=block)
+                if mean is None or read.dtype != block.dtype:  # numpy converts faster than it subtracts from another dtype
+                    np.copyto(block, read)
+                    change(block, mean, None, None)
+                else:
+                    np.subtract(read, mean, out=block)
             else:
                 block = xp.astype(read, xp.float64, copy=False)
                 if self.streamed:  # what was read is ours to change
-                    _centre(block, mean, None, None)
+                    change(block, mean, None, None)
                 elif copied:
                     block = xp.astype(block, xp.float64, copy=True) if mean is None else block - mean
-            _centre(block, None, left, scale)
+            block = block if by_row(block) else np.require(block, requirements=["C", "A"])
+            change(block, None, left, scale)
             if root is not None:
                 block, first = block * like(root[first : first + block.shape[0]], self.X), first + block.shape[0]
             if step >= self.n:
@@ -327,29 +384,9 @@ class Rows:
             yield from (piece[first : first + step] for first in range(0, len(piece), step))
 
 
-def _centre(block: Array, mean: Array | None, left: Array | None, scale: Array | None) -> None:
-    """Subtract and divide in place."""
-    if mean is not None:
-        block -= mean
-    if left is not None:
-        block -= left
-    if scale is not None:
-        block /= scale
-
-
 def block_rows(d: int, size: int | None = None) -> int:
     """How many rows of d features are a block."""
     return max(1, (size or BLOCK_BYTES) // (8 * max(1, d)))
-
-
-def product_rows(d: int, k: int) -> int:
-    """How many rows of d features are a block in products with k columns: few, where BLAS is faster then.
-
-    >>> product_rows(784, 14), product_rows(20000, 54)
-    (91, 26)
-    """
-    few = UNPACKED // max(1, d * k)
-    return min(few, block_rows(d)) if few >= FEWEST else block_rows(d)
 
 
 def slices(n: int, d: int) -> Iterator[slice]:
@@ -360,27 +397,3 @@ def slices(n: int, d: int) -> Iterator[slice]:
     """
     step = block_rows(d)
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
-
-
-def _sums(block: Any) -> Any:
-    """Sums of the columns of a dense block, to the last digits."""
-    xp = namespace(block)
-    sums = xp.sum(block, axis=0)
-    n = block.shape[0]
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
-        centre = sums / n
-        return better(sums, n * centre + xp.sum(block - centre, axis=0), xp)
-
-
-def _moments(block: Any) -> tuple[Any, Any]:
-    """Sums and sums of squares of the columns of a dense block."""
-    return namespace(block).sum(block, axis=0), namespace(block).sum(block * block, axis=0)
-
-
-def _weighted_sums(block: Any, weights: Any) -> Any:
-    """Sums of the columns of a dense block times its weights (n x 1), to the last digits."""
-    xp = namespace(block)
-    sums, total = xp.sum(weights * block, axis=0), xp.sum(weights)
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
-        centre = sums / total
-        return better(sums, total * centre + xp.sum(weights * (block - centre), axis=0), xp)

@@ -9,6 +9,7 @@ the pass is left early: by an error, by Ctrl-C, or because nobody asks for more.
 
 from __future__ import annotations
 
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +143,10 @@ class ArraySource(RowSource):
 
     def read(self, first: int, last: int) -> Any:
         """The rows from number ``first`` to before ``last``, new in memory."""
-        return np.array(self.array[first:last], dtype=self.dtype, order="C")
+        some = self.array[first:last]
+        rows = np.array(some, dtype=self.dtype, order="C")
+        let_go_of(some)
+        return rows
 
     def rows_at_once(self) -> int:
         """Whole chunks, where the array has some and memory allows."""
@@ -255,6 +259,21 @@ class CountRows(RowSource):
         """Give back what holds the counts."""
         if hasattr(self.counts, "close"):
             self.counts.close()
+
+
+def let_go_of(rows: Any) -> None:
+    """Let go of the pages of a memory map that some rows, which were copied, lie in: else a pass would hold the whole file.
+
+    The system keeps what it read of the file as long as it has room.  Changes of a map that are in memory alone (mode "c") would
+    be lost, so such pages stay.
+    """
+    advice = getattr(mmap, "MADV_DONTNEED", None)
+    if advice is None or not isinstance(rows, np.memmap) or rows.mode == "c" or not rows.size or not rows.flags.c_contiguous:
+        return
+    pages: mmap.mmap = rows._mmap  # type: ignore[attr-defined]  # numpy keeps it under this name alone
+    first = rows.ctypes.data - np.frombuffer(pages, dtype=np.uint8).ctypes.data
+    begin = first // mmap.PAGESIZE * mmap.PAGESIZE
+    pages.madvise(advice, begin, first + rows.nbytes - begin)
 
 
 def as_rows(X: Any) -> Any:

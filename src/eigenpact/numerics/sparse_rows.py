@@ -9,13 +9,18 @@ no larger than their sparse form.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .linalg import Array
+from .parts import careful_totals
 from .sources import RowSource, pieces
+
+SEGMENT, SEGMENT_SUMS = 64, 1 << 21
+"""Rows that are added up before the next sum begins, and sums of all features that there may be for that, at most."""
 
 FAR = 100.0
 """Sparse features with n m_j^2 above this multiple of their squared deviations are centred first: two digits may be lost."""
@@ -50,8 +55,10 @@ class SparseRows:
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,)."""
         deviations, columns, absent, lacking = self._deviations()
-        sums = np.asarray(np.bincount(columns, weights=deviations, minlength=self.d), dtype=np.float64)
-        return sums + lacking * absent, self.column_squares()
+        segments = max(1, min(self.n // SEGMENT, SEGMENT_SUMS // max(1, self.d)))  # else sums of long sorted columns lose digits
+        cuts = self.X.indptr[np.linspace(0, self.n, segments + 1).astype(np.intp)]
+        parts = (np.bincount(columns[a:b], weights=deviations[a:b], minlength=self.d) for a, b in pairwise(cuts))
+        return careful_totals((part,) for part in parts)[0] + lacking * absent, self.column_squares()
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,)."""
@@ -104,7 +111,8 @@ class SparseRows:
             scaled = np.array(scaled)
             scaled[far] = 0.0
         scores: Array = np.asarray(self.X @ scaled)
-        scores = scores if self.mean is None else scores - self.mean @ scaled
+        if self.mean is not None:
+            scores -= self.mean @ scaled
         return scores + D @ Z[far] if far.size else scores
 
     def transposed_action(self, T: Array) -> Array:
@@ -114,7 +122,7 @@ class SparseRows:
             return D.T @ T
         G: Array = np.asarray(self.X.T @ T)
         if self.mean is not None:
-            G = G - np.outer(self.mean, T.sum(axis=0))
+            G -= np.outer(self.mean, T.sum(axis=0))
         G = G if self.scale is None else G / self.scale[:, None]
         if far.size:
             G[far] = D.T @ T
