@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .estimators import FederatedPCA, GraphKernelPCA, GraphPCA, PersonalizedPCA, PrivatePCA, RobustPCA
     from .estimators.model_files import load_model, save_model
     from .numerics import metrics
+    from .numerics.on_device import OnDevice
     from .report.auditing import audit
     from .report.suggesting import suggest_components
     from .runtime import Secured
@@ -21,6 +22,7 @@ __all__ = [
     "FederatedPCA",
     "GraphKernelPCA",
     "GraphPCA",
+    "OnDevice",
     "PersonalizedPCA",
     "PrivatePCA",
     "RobustPCA",
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> Any:
         found = import_module(f"{__name__}.{name}")
     elif name == "metrics":
         found = import_module(f"{__name__}.numerics.metrics")
+    elif name == "OnDevice":
+        found = import_module(f"{__name__}.numerics.on_device").OnDevice
     elif name == "Secured":
         found = import_module(f"{__name__}.runtime").Secured
     elif name == "audit":

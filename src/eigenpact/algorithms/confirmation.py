@@ -9,6 +9,7 @@ rounds, about as many as block Krylov would from there, where these methods take
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array, top_eigenpairs
 from ..numerics.metrics import kkt, largest_sine
-from .expansion import begin, expand
+from .expansion import begin, expand, space_of
 from .goal import Goal, in_words
 from .setup import Setup
 from .solution import Solution
@@ -37,10 +38,10 @@ class _Comparison(Goal):
 
     Z: Array | None = None
 
-    def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002
-        if angle is None or self.Z is None:
+    def met(self, residual: float, angle: float | None, basis: Callable[[], Array] | None = None) -> bool:  # noqa: ARG002
+        if angle is None or self.Z is None or basis is None:
             return False
-        return angle <= CLEARLY * max(largest_sine(self.Z, Z), self.angle or 0.0)
+        return angle <= CLEARLY * max(largest_sine(self.Z, basis()), self.angle or 0.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,6 +60,8 @@ class Verdict:
         Bound on the sine of the largest angle to the exact answer; None where there is none: the cut is not clear.
     cut : "clear", "tied", "hidden" or "empty"
         What lies behind the last component.
+    behind : float
+        The eigenvalue behind the last one, or a bound on it; 0 where it is not known.
     certain : bool
         Whether the confirmation came to its end.
     lost : bool
@@ -76,6 +79,7 @@ class Verdict:
     kkt: float
     angle: float | None = None
     cut: Cut = "clear"
+    behind: float = 0.0
     certain: bool = False
     lost: bool = False
     at_grain: bool = False
@@ -92,6 +96,10 @@ class Verdict:
             return True
         return goal.angle is not None and (self.kkt if self.angle is None else self.angle) <= goal.angle
 
+    def solution(self, converged: bool, reason: str) -> Solution:
+        """As a solver's answer."""
+        return Solution(self.basis, self.values, self.kkt, self.angle, converged, reason, cut=self.cut, behind=self.behind)
+
     def told(self) -> str:
         """Residual and angle, in words."""
         return f"scaled KKT residual {self.kkt:.1e}, estimated sine {in_words(self.angle)}"
@@ -107,9 +115,9 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
     """Compare Z (d x k, orthonormal) with what a space grown from it and a random block finds; ``rounds`` were used before."""
     k = Z.shape[1]
     state = await begin(setup, Z, rounds)
-    Z, CZ = state["Q"][:, :k], state["CQ"][:, :k]
+    Z, CZ = (np.ascontiguousarray(columns[:, :k]) for columns in (space_of(state).Q, space_of(state).CQ))
     known = unconfirmed(Z, CZ, setup.trace, rounds + 1)
-    comparison = _Comparison(None, goal.angle, np.ascontiguousarray(Z))
+    comparison = _Comparison(None, goal.angle, Z)
     found = await expand(setup, None, state, goal=comparison, max_blocks=BLOCKS, own=Z)
     turned = largest_sine(Z, found.basis) if k < setup.n_features else 0.0
     short = float(found.eigenvalues.sum() - known.values.sum())
@@ -118,6 +126,7 @@ async def confirm(setup: Setup, Z: Array, goal: Goal, rounds: int) -> Verdict:
         known,
         angle=None if found.angle is None else min(1.0, turned + found.angle),
         cut=found.cut,
+        behind=found.behind,
         certain=found.converged,
         lost=short > allowed if found.angle is None else turned > LOST and short > allowed,
         at_grain=setup.at_grain(known.kkt),
@@ -143,4 +152,4 @@ def confirmed_solution(setup: Setup, verdict: Verdict, goal: Goal) -> Solution:
         reason = (
             f"max_rounds={setup.max_rounds} reached {short}, asked for {goal.told()}; raise max_rounds or use solver='krylov'"
         )
-    return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, cut=verdict.cut)
+    return verdict.solution(converged, reason)

@@ -11,8 +11,9 @@ from ..numerics.linalg import Array
 from ..numerics.pairs import exact_sums
 from ..numerics.rows import Rows
 from ..numerics.weighted import LARGEST, Weighted
-from ..runtime import Site, local
+from ..runtime import Reply, Site, local
 from .second_moments import with_place
+from .spread import OWN
 from .told import doubt_counts, doubt_weights
 
 LEAST = 1.5
@@ -21,34 +22,42 @@ LEAST = 1.5
 
 @local(
     sends={"sites": "", "singles": "", "n": "", "sums": "d"},
+    keeps=OWN,
     bound={"sites": "count", "singles": "count", "n": "count", "sums": "rows"},
     doubt=doubt_counts,
     setup=True,
     weights=False,
 )
-def count_and_sum(site: Site) -> Any:
-    """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns."""
+def count_and_sum(site: Site) -> Reply:
+    """One (to count the sites), one if the rows are single precision, number of rows, and sums of the columns.
+
+    What the same pass over the rows tells of their spread is kept for the second round.
+    """
     if isinstance(site.X, Weighted):
         raise InputError(
             "its rows have weights, of which the run knows nothing; fit with sample_weight (coordinator run --weights), or have "
             "the site take weights out of the description of its file"
         )
     rows = Rows(site.X)
-    return np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), rows.column_sums()
+    sums, own, within = rows.about_mean()
+    return Reply((np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), sums), {"own": own, "within": within})
 
 
 @local(
     sends={"sites": "", "singles": "", "n": "", "weight": "2", "sums": "d"},
+    keeps=OWN,
     bound={"sites": "count", "singles": "count", "n": "count", "weight": "pair", "sums": "rows"},
     doubt=doubt_weights,
     setup=True,
     weights=True,
 )
-def weigh_and_sum(site: Site) -> Any:
+def weigh_and_sum(site: Site) -> Reply:
     """As ``count_and_sum``, of rows times their weights; and the sum of the weights, as a pair of doubles."""
     rows = Rows(site.X)
     weight = np.array([float(rows.n), 0.0]) if rows.weights is None else exact_sums(rows.weights[:, None], rows.n, 1)[0]
-    return np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), with_place(weight), rows.column_sums()
+    sums, own, within = rows.about_mean()
+    sent = np.int64(1), np.int64(_is_single(site.X)), np.int64(rows.n), with_place(weight), sums
+    return Reply(sent, {"own": own, "within": within})
 
 
 def _is_single(X: Any) -> bool:

@@ -25,6 +25,7 @@ from .rare import RARE
 from .robust.agreement import AGREEMENT
 from .robust.shares import SHARES
 from .robust.solution import RobustSolution
+from .rough import ROUGH
 from .setup import SETUP
 from .solution import Solution
 from .start import ONE_SHOT_START
@@ -72,7 +73,7 @@ PREPARING = (
 )
 """What preparers call: sites list these functions in their policies one by one, or not at all."""
 
-JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, COMMON, *PREPARING))
+JOINT = Family("FederatedPCA", Solution, (SETUP,), {"one-shot": ONE_SHOT_START}, on_request=(RARE, COMMON, ROUGH, *PREPARING))
 
 FAMILIES: dict[FamilyName, Family] = {
     "consensus": JOINT,

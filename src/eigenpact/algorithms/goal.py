@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -32,8 +33,8 @@ class Goal:
             return cls(least, angle_tol, asked=setup.tol if setup.tol < least else None)
         return cls(None, default if angle_tol is None else angle_tol)
 
-    def met(self, residual: float, angle: float | None, Z: Array) -> bool:  # noqa: ARG002
-        """Whether one of them is reached by the basis Z (d x k)."""
+    def met(self, residual: float, angle: float | None, basis: Callable[[], Array] | None = None) -> bool:  # noqa: ARG002
+        """Whether one of them is reached; ``basis`` gives the basis Z (d x k) that they are of."""
         return (self.tol is not None and residual <= self.tol) or (
             self.angle is not None and angle is not None and angle <= self.angle
         )

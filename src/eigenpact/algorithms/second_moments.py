@@ -22,10 +22,9 @@ import numpy as np
 
 from ..numerics.linalg import Array
 from ..numerics.pairs import added_up, column_pairs, deviations
-from ..numerics.site_rows import own_mean
 from ..numerics.whole_numbers import LEAST
 from ..runtime import Reply, Site, Sum, local
-from .spread import OWN
+from .spread import OWN, own_mean_of
 from .told import doubt_moments
 
 DIGITS = 8
@@ -36,6 +35,7 @@ BOUNDS = {"sums": "pair", "squares": "pair", "within": "squares", "grain": "squa
 
 @local(
     sends={"sums": "d 2", "squares": "2", "within": "", "grain": ""},
+    reads=OWN,
     keeps=OWN,
     bound=BOUNDS,
     doubt=doubt_moments,
@@ -44,11 +44,12 @@ BOUNDS = {"sums": "pair", "squares": "pair", "within": "squares", "grain": "squa
 def second_moments(site: Site) -> Reply:
     """Sums of the columns (d) and of all squares, as pairs; squares about the site's own mean, coarsely; and its ``grain``."""
     sums, squares = column_pairs(site.X)
-    return _reply(sums, added_up(squares), *own_mean(site.X), site.grain)
+    return _reply(sums, added_up(squares), *own_mean_of(site), site.grain)
 
 
 @local(
     sends={"sums": "d 2", "squares": "d 2", "within": "", "grain": ""},
+    reads=OWN,
     keeps=OWN,
     bound=BOUNDS,
     doubt=doubt_moments,
@@ -56,7 +57,7 @@ def second_moments(site: Site) -> Reply:
 )
 def second_moments_by_feature(site: Site) -> Reply:
     """As ``second_moments``, with squares feature by feature; needed only to scale them."""
-    return _reply(*column_pairs(site.X), *own_mean(site.X), site.grain)
+    return _reply(*column_pairs(site.X), *own_mean_of(site), site.grain)
 
 
 def _reply(sums: Array, squares: Array, own: Array, within: Array, grain: float) -> Reply:

@@ -6,9 +6,10 @@ Problem
     standard deviations (``scale="pooled"``) or the identity.
 
 Rounds
-    1. Sum of n_i and of the rows.
-    2. Sum of squared deviations about the site's mean, and of n_i ||m_i - m||^2: a second pass, because the difference of two
-       large numbers would lose the digits that matter.  The site's mean m_i is rounded, too; the mean of what it leaves of the
+    1. Sum of n_i and of the rows.  The same pass over the rows finds the site's own mean and its squared deviations about it
+       (``numerics/column_moments.py``), which it keeps.
+    2. Sum of squared deviations about the site's mean, and of n_i ||m_i - m||^2: because the difference of two large numbers
+       would lose the digits that matter.  The site's mean m_i is rounded, too; the mean of what it leaves of the
        rows is added to m_i - m, and taken from the deviations.  So both add up to the squares of X_i - 1 m^T for the very m that
        was sent, which are the rows that solvers use.
     Then every site is told centre, scale and trace once, and keeps them.  Products are made about its own mean
@@ -42,7 +43,7 @@ from ..errors import InputError, PolicyError
 from ..numerics.linalg import Array
 from ..numerics.preparation import Step, taken_out
 from ..numerics.rows import Rows
-from ..numerics.site_rows import SiteRows, own_mean
+from ..numerics.site_rows import SiteRows
 from ..numerics.weighted import weight_of
 from ..runtime import Local, Reply, Site, Sum, local
 from ..runtime.fixed_point import VARIANCE, quantum
@@ -54,7 +55,7 @@ from .prepare.moments import share_between
 from .preparing import Preparer, agree_on
 from .rare import without_rare
 from .second_moments import second_moments, second_moments_by_feature, spread_by_moments
-from .spread import OTHER_UNITS, OWN, not_lost, spread, spread_by_feature, standard_deviations
+from .spread import OTHER_UNITS, OWN, not_lost, own_mean_of, spread, spread_by_feature, standard_deviations
 from .told import note_centre, note_own_centre
 
 LARGEST_TRACE = 1e140
@@ -94,7 +95,7 @@ Scale = Literal["pooled"] | None
 )
 def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
     """Remember the agreed centre, scale and trace; None where there is nothing to do."""
-    own, within = _own_mean(site)
+    own, within = own_mean_of(site)
     _check_trace(site, own[0] - mean + own[1], within, scale, float(trace))
     centre = mean if np.any(mean) else None
     return Reply(keep=dict(zip(AGREED, (centre, _scale_or_none(scale), own, within, float(trace)), strict=True)))
@@ -113,15 +114,9 @@ def keep_centre(site: Site, mean: Array, scale: Array, trace: Any) -> Reply:
 )
 def keep_own_centre(site: Site, scale: Array, trace: Any) -> Reply:
     """Remember the site's own mean as its centre, and the agreed scale and trace."""
-    own, within = _own_mean(site)
+    own, within = own_mean_of(site)
     _check_trace(site, np.zeros(len(scale)), within, scale, float(trace))
     return Reply(keep=dict(zip(AGREED, (own.sum(axis=0), _scale_or_none(scale), own, within, float(trace)), strict=True)))
-
-
-def _own_mean(site: Site) -> tuple[Array, Array]:
-    """The site's own mean, with what rounding left of it, and its squared deviations: kept, or else found now."""
-    kept = site.kept.get("own") is not None  # None where the rows were prepared since
-    return (site.kept["own"], site.kept["within"]) if kept else own_mean(site.X)
 
 
 def _check_trace(site: Site, shift: Array, within: Array, scale: Array, trace: float) -> None:
@@ -146,7 +141,8 @@ class Problem:
 
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
     ``min_nonzero`` entries are not zero are dropped, and those that sites lack are, by ``features``; ``prepare`` does the rest.
-    With ``secured``, the sums of set-up do not tell sites apart; with ``weighted``, rows count by their weights.
+    With ``secured``, the sums of set-up do not tell sites apart; with ``weighted``, rows count by their weights.  ``in_house``
+    tells that all sites are on machines of whoever runs the coordinator.
     """
 
     n_components: int | float | None = None
@@ -160,6 +156,7 @@ class Problem:
     prepare: tuple[Preparer, ...] = ()
     secured: bool = False
     weighted: bool = False
+    in_house: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +188,10 @@ class Setup:
         As ``between_share``, of the rows before they were prepared; None where they were not.
     weights : float or None
         The sum of the rows' weights; None where they have none.
+    in_house : bool
+        Whether all sites are on machines of whoever runs the coordinator.
+    rough : bool
+        Whether products are made in single precision where rows are (``rough.py``).
     """
 
     n_sites: int
@@ -212,6 +213,8 @@ class Setup:
     preparation: tuple[Step, ...] = field(default=(), kw_only=True)
     share_before: float | None = field(default=None, kw_only=True)
     weights: float | None = field(default=None, kw_only=True)
+    in_house: bool = field(default=False, kw_only=True)
+    rough: bool = field(default=False, kw_only=True)
 
     @property
     def weight(self) -> float:
@@ -297,7 +300,8 @@ async def agree(problem: Problem) -> Setup:
     there = d - len({*dropped, *taken_out(preparation)})
     mean, n_components = sums / n, check_n_components(problem.n_components, int(n_rows), there)
     scale, within, between, share, grains = await _agree_on_spread(problem, (n, rest), int(n_sites), mean)  # round 2
-    total = within + between + (n * not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
+    with np.errstate(over="ignore"):  # which is told below
+        total = within + between + (n * not_lost((mean / scale) ** 2, mean != 0).sum() if problem.center is False else 0.0)
     total = within if problem.center == "site" else total
     if not np.isfinite(total) or total > LARGEST_TRACE:
         raise InputError(f"the squares of the values overflow; {OTHER_UNITS} divided by 1e100")
@@ -329,6 +333,7 @@ async def agree(problem: Problem) -> Setup:
         preparation=preparation,
         share_before=share_before,
         weights=float(n) if problem.weighted else None,
+        in_house=problem.in_house,
     )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from ..numerics.certificate import Cut
 from ..numerics.linalg import Array
+from ..numerics.single import ERROR
+from .rough import tolerance_allows
 from .setup import Setup
 
 NO_ANSWER = 0.9
@@ -43,6 +45,8 @@ class Solution:
         What the solver wants to tell besides, as JSON can hold it.
     cut : "clear", "tied", "hidden" or "empty"
         What lies behind the last component, as far as the solver knows; all but "clear" make the answer one of many.
+    behind : float
+        The eigenvalue behind the last one, or a bound on it; 0 where the solver does not know.
     """
 
     basis: Array
@@ -53,6 +57,7 @@ class Solution:
     reason: str
     notes: dict[str, Any] = field(default_factory=dict)
     cut: Cut = "clear"
+    behind: float = 0.0
 
 
 class Algorithm(Protocol):
@@ -75,7 +80,9 @@ def believed(setup: Setup, solution: Solution, promised: float) -> Solution:
     Where a residual was asked for, such an angle is unknown instead; and a solver may have ``promised`` none, an infinite sine.
     """
     share = setup.share(solution.eigenvalues)
-    if not share <= 1 + MORE_THAN_ALL + setup.tightest:
+    rough = ERROR * setup.trace if tolerance_allows(setup) else 0.0
+    noise = len(solution.eigenvalues) * (setup.noise + rough) / setup.trace if setup.trace > 0 else 0.0  # Weyl's, for each value
+    if not share <= 1 + MORE_THAN_ALL + max(noise, setup.tightest):
         wrong = f"the components have {share:.6g} of the variance, more than all: some site's replies cannot be true"
     elif solution.angle is None or solution.angle < NO_ANSWER or not np.isfinite(promised):
         return solution

@@ -1,7 +1,7 @@
 """How far rows spread about the mean that sites are told: the second round of set-up, where replies are seen one by one.
 
-Squared deviations about the site's own mean, and n_i times the square of its distance from the pooled one: a second pass over the
-rows, so that no two large numbers are subtracted.  Their sums tell the means of few sites apart, so where sums are secured others
+Squared deviations about the site's own mean, and n_i times the square of its distance from the pooled one, so that no two large
+numbers are subtracted.  Their sums tell the means of few sites apart, so where sums are secured others
 are made (``second_moments.py``), unless sites are centred at their own means.
 """
 
@@ -19,7 +19,7 @@ from ..runtime import Reply, Site, local
 from .told import doubt_spread
 
 OWN = ("own", "within")
-"""A site's own mean with what rounding left of it, and its squared deviations: found in the second round, used after it."""
+"""A site's own mean with what rounding left of it, and its squared deviations: found in the first round, used after it."""
 
 LEAST_SQUARES = 1e-290
 """Squares of a feature that add up to less have lost digits, or all of them."""
@@ -33,6 +33,7 @@ OTHER_UNITS = "give the data in other units, for example"
 @local(
     takes={"mean": "d"},
     sends={"within": "", "between": "", "grain": ""},
+    reads=OWN,
     keeps=OWN,
     bound="squares",
     means={"mean": "centre"},
@@ -50,6 +51,7 @@ def spread(site: Site, mean: Array) -> Reply:
 @local(
     takes={"mean": "d"},
     sends={"within": "d", "between": "d", "grain": ""},
+    reads=OWN,
     keeps=OWN,
     bound="squares",
     means={"mean": "centre"},
@@ -67,11 +69,25 @@ def spread_by_feature(site: Site, mean: Array) -> Reply:
 def _spread_by_feature(site: Site, mean: Array) -> tuple[Array, Array, dict[str, Array]]:
     """Squared deviations (d,) within and between, those that are not zero stay so, however small; and what is kept of it."""
     n = weight_of(site.X) or 1.0
-    own, within = own_mean(site.X)
+    own, within = own_mean_of(site)
     keep, shift = {"own": own, "within": within}, (own[0] - mean) + own[1]
-    if np.any(within < LEAST_SQUARES):
-        within = not_lost(within, Rows(site.X, own[0]).column_largest() > NOISE * np.abs(own[0]))
-    return within, not_lost(n * shift**2, np.abs(shift) > NOISE * np.abs(mean)), keep
+    small = np.flatnonzero(within < LEAST_SQUARES)
+    if small.size:
+        really = np.zeros(len(within), dtype=bool)
+        really[small] = Rows(site.X, own[0]).column_largest(small) > NOISE * np.abs(own[0][small])
+        within = not_lost(within, really)
+    with np.errstate(over="ignore"):  # which the coordinator tells
+        between = n * shift**2
+    return within, not_lost(between, np.abs(shift) > NOISE * np.abs(mean)), keep
+
+
+def own_mean_of(site: Site) -> tuple[Array, Array]:
+    """The site's own mean, with what rounding left of it, and its squared deviations: kept, or else found now.
+
+    For use inside local functions that declare ``reads=OWN``.
+    """
+    kept = site.kept.get("own") is not None  # None where the rows were prepared since
+    return (site.kept["own"], site.kept["within"]) if kept else own_mean(site.X)
 
 
 def not_lost(squares: Array, really: NDArray[np.bool_]) -> Array:

@@ -7,7 +7,8 @@ Set-up
 
 Products
     C_i Z is symmetric, not negative and consistent with all earlier ones; together with a few secret combinations of these it is
-    within the trace, however narrow the blocks are (``numerics/consistency.py``).
+    within the trace, however narrow the blocks are (``numerics/consistency.py``).  Where sites are too many to remember the
+    combinations of each, this holds of their sum, and of each product by itself (``runtime/doubts.py``).
 
 What is not noticed
     A site that answers as if it had other rows, from the first reply to the last.  It has the influence of a site with such rows:
@@ -22,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.consistency import Memory, product_doubt, triangle_doubt
+from ..numerics.consistency import Memory, Seen, triangle_doubt
 from ..numerics.linalg import Array
 from ..numerics.pairs import deviations
+from ..numerics.single import ERROR
 from ..runtime.doubts import Told
 from ..runtime.fixed_point import quantum
 
@@ -64,7 +66,7 @@ def doubt_weights(told: Told, sites: Any, singles: Any, n: Any, weight: Array, s
 
 def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: Any) -> str:
     """Of ``spread`` and ``spread_by_feature``: the distance of the means follows from what was told before."""
-    if grain > COARSEST**2:
+    if grain > COARSEST**2 * told.sites:
         return f"it rounds replies to {np.sqrt(grain):.1e} of the trace, more than {COARSEST:.1e}"
     if not np.all(np.isfinite(within)):
         return "the squares of its values overflow; give the data in other units"
@@ -105,7 +107,8 @@ def note_centre(told: Told, mean: Array, scale: Array, trace: Any) -> str:
     if "within" in facts and "centre" in facts and "mean" in facts:  # a journal keeps the first alone
         between = facts["between"]
         if not np.array_equal(mean, facts["centre"]):
-            apart = _weight(facts) * (facts["mean"] - mean) ** 2
+            with np.errstate(over="ignore"):
+                apart = _weight(facts) * (facts["mean"] - mean) ** 2
             apart = apart if np.ndim(between) else apart.sum()
             between = apart if told.sites == 1 else between + apart
         _note_trace(told, between, mean, scale, float(trace))
@@ -119,24 +122,36 @@ def note_own_centre(told: Told, scale: Array, trace: Any) -> str:
     return ""
 
 
-def doubt_product(told: Told, Z: Array, G: Array) -> str:
-    """Of ``scatter_action``."""
+def doubt_product(told: Told, Z: Array, G: Array, error: float = 0.0) -> str:
+    """Of ``scatter_action``; products may be off by this ``error`` besides, a share of the trace."""
     if "trace" not in told.facts:
         return ""
-    trace, slack = told.facts["trace"], told.facts["slack"]
-    memory: Memory = told.facts.get("memory") or Memory.empty(len(Z))
-    wrong = product_doubt(Z, G, trace, slack) or memory.doubt(Z, G, trace, slack)
-    if not wrong:
-        told.facts["memory"] = memory.add(Z, G, told.rng)
+    name = "rough memory" if error else "memory"  # products of other precision are held against their like alone
+    memory: Memory = told.facts.get(name) or Memory()
+    seen = Seen(told.last.of(Z, memory.asked), G, told.facts["trace"], _slack(told, error))
+    wrong = seen.doubt() or seen.joint_doubt(memory)
+    if told.remembers and not wrong:
+        memory.add(seen)
+        told.facts[name] = memory
     return wrong
 
 
-def doubt_triangle(told: Told, packed: Array) -> str:
-    """Of ``scatter_triangle``."""
+def doubt_rough_product(told: Told, Z: Array, G: Array) -> str:
+    """Of ``rough_action``: its errors are those of single precision."""
+    return doubt_product(told, Z, G, ERROR)
+
+
+def doubt_triangle(told: Told, packed: Array, error: float = 0.0) -> str:
+    """Of ``scatter_triangle``; products may be off by this ``error`` besides, a share of the trace."""
     if "trace" not in told.facts:
         return ""
     d = int((np.sqrt(8 * len(packed) + 1) - 1) // 2)
-    return triangle_doubt(packed, d, told.facts["trace"], told.facts["slack"])
+    return triangle_doubt(packed, d, told.facts["trace"], _slack(told, error))
+
+
+def doubt_rough_triangle(told: Told, packed: Array) -> str:
+    """Of ``rough_triangle``: its errors are those of single precision."""
+    return doubt_triangle(told, packed, ERROR)
 
 
 def doubt_size(told: Told, G: Any, most: float = 1.0) -> str:
@@ -168,15 +183,21 @@ def doubt_own_directions(told: Told, k: Any, _seed: Any, V: Array, n: Any) -> st
 def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled: float) -> None:
     """Note trace and slack; forget what was only needed for them, and products about an earlier centre."""
     facts = told.facts
-    facts.pop("memory", None)
+    for name in ("memory", "rough memory", "between", "centre"):
+        facts.pop(name, None)
     within, n, d = facts.pop("within"), _weight(facts), len(scale)
     squares = within + between
-    trace = float(squares if np.ndim(squares) == 0 else np.sum(squares / scale**2))
     with np.errstate(over="ignore"):
+        trace = float(squares if np.ndim(squares) == 0 else np.sum(squares / scale**2))
         blur = n * float(np.sum((_mean_error(facts.pop("mean"), centre) / scale) ** 2)) + n * d * TINY
     coarse = quantum(pooled, facts.pop("grain")) * float(np.sqrt(d * told.sites))
-    if np.isfinite(blur):  # else the rows are so far from the origin that nothing can be compared
-        facts |= {"trace": trace, "slack": ROUNDING * trace + blur + coarse}
+    if np.isfinite(blur) and np.isfinite(trace):  # else rows are so far from the origin that nothing can be compared
+        facts |= {"trace": trace, "slack": (ROUNDING + told.sites * EPS) * trace + blur + coarse}
+
+
+def _slack(told: Told, error: float) -> float:
+    """How much the product of two unit vectors with a site's scatter may be off by."""
+    return float(told.facts["slack"] + error * told.facts["trace"])
 
 
 def _weight(facts: Any) -> float:

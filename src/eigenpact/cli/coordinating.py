@@ -53,7 +53,7 @@ def carried_out(asked: Run, folder: Path, owned: Kit | FlowerKit, *, new: bool, 
     """Carry a run out, new or resumed; give the exit code."""
     console, engine = stderr(), _engine(asked, folder, owned, shown_waiting(folder.name, quiet=quiet))
     pca = asked.estimator(owned.federation.features, engine=engine, journal=folder / "journal")
-    asked.check_solver(pca.engine)
+    asked.check_solver()
     asked.check_output()
     if new:
         asked.write(folder)

@@ -12,8 +12,7 @@ from ..algorithms.solution import Algorithm
 from ..data.budgets import parse_memory
 from ..errors import EigenpactError, InputError
 from ..estimators import FederatedPCA
-from ..estimators.choices import find_engine, find_joint_solver
-from ..runtime import Engine
+from ..estimators.choices import find_joint_solver
 from .consoles import stderr, tell
 from .options import ColumnOptions
 from .outputs import check_json
@@ -43,11 +42,10 @@ class FitFiles:
         """Read the files, fit, write and tell; give the exit code."""
         if self.engine not in ENGINES:
             raise InputError(f"--engine {self.engine} cannot read files; give {' or '.join(ENGINES)}")
-        where = find_engine(self.engine)
         comm = communicator(self.engine)
         leads = comm.rank == 0
         try:
-            return self._fit(files, where, comm, leads)
+            return self._fit(files, comm, leads)
         except KeyboardInterrupt as stopped:
             if self.journal is None:
                 stopped.add_note("nothing was written; with --journal FILE the same command would go on where it stopped")
@@ -59,12 +57,12 @@ class FitFiles:
                 raise typer.Exit(2) from None
             raise
 
-    def _fit(self, files: list[str], where: Engine, comm: Any, leads: bool) -> int:
+    def _fit(self, files: list[str], comm: Any, leads: bool) -> int:
         asked, quiet = self.asked, self.quiet
         parse_components(asked.components)  # told before files are read
         limit = None if self.memory is None else parse_memory(self.memory)
         descriptions = parse_descriptions(self.describe)
-        pca = self._estimator(where)
+        pca = self._estimator()
         asked_for: dict[str, Any] = {"missing": pca.takes_gaps, "features": asked.features, "weights": True, "quiet": quiet}
         read = read_together(files, comm, self.proxy, self._check_outputs, descriptions, limit, self.columns, **asked_for)
         if leads and not quiet and not read.report.nothing_changed:
@@ -73,9 +71,9 @@ class FitFiles:
         told: dict[str, Any] = {"report": read.report, "weights": read.weights, "json_file": self.json_file}
         return run(asked, pca, read.held, read.names, leads=leads, quiet=quiet, **told)
 
-    def _estimator(self, where: Engine) -> FederatedPCA:
+    def _estimator(self) -> FederatedPCA:
         plain = self.asked.missing == "em" and self.start == "random" and self.proxy is None  # it finds what goes with it
-        chosen = self.asked.solver if plain else _solver(self.asked.solver, where, self.start, self.proxy)
+        chosen = self.asked.solver if plain else _solver(self.asked.solver, self.start, self.proxy)
         return self.asked.estimator(solver=chosen, engine=self.engine, journal=self.journal)
 
     def _check_outputs(self) -> None:
@@ -83,14 +81,14 @@ class FitFiles:
         check_json(self.json_file, overwrite=self.asked.overwrite)
 
 
-def _solver(name: str, engine: Engine, start: str, proxy: str | None) -> str | Algorithm:
+def _solver(name: str, start: str, proxy: str | None) -> str | Algorithm:
     """The solver asked for, with its start and proxy; "auto" with one of these is krylov."""
     options = {"start": None if start == "random" else start, "proxy": proxy}
     given = {option: value for option, value in options.items() if value is not None}
     if not given:
-        find_joint_solver(name, engine)
+        find_joint_solver(name)
         return name
-    algorithm = find_joint_solver("krylov" if name == "auto" else name, engine)
+    algorithm = find_joint_solver("krylov" if name == "auto" else name)
     for option in given:
         if not hasattr(algorithm, option):
             raise InputError(f"--{option} does not go with --solver {name}; use --solver krylov, or leave --{option} out")

@@ -17,7 +17,7 @@ from ..estimators.model_files import check_model_target, save_model
 from ..estimators.preparers import parse_preparer
 from ..report.summaries import summary_of
 from ..report.watching import unwarned
-from ..runtime import Engine, Secured
+from ..runtime import Secured
 from ..storage import write_json
 from . import tables
 from .consoles import stderr, stdout, tell
@@ -64,10 +64,10 @@ class Settings:
         pca = FederatedPCA(parse_components(self.components), **chosen)
         return pca if features is None else pca.set_params(prepare=pca.preparers(features))
 
-    def check_solver(self, engine: Engine) -> None:
+    def check_solver(self) -> None:
         """Refuse a solver that there is not."""
         if self.missing != "em":  # which has its own, and tells itself
-            find_joint_solver(self.solver, engine)
+            find_joint_solver(self.solver)
 
     def check_output(self) -> None:
         """Refuse a folder that the model cannot be written to."""

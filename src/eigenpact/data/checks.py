@@ -223,6 +223,9 @@ def _bad_entries(table: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.intp]]]:
     step = max(1, BLOCK_ELEMENTS // max(1, table.shape[1]))
     for start in range(0, table.shape[0], step):
         block = table[start : start + step]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(block.sum()):  # then so is every entry; a sum that is not may have overflowed
+                continue
         bad = ~np.isfinite(block)
         if bad.any():
             yield block[bad], np.nonzero(bad)[1]

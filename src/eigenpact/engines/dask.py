@@ -11,7 +11,7 @@ import asyncio
 import importlib
 import queue
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -24,6 +24,7 @@ import scipy.sparse
 from ..errors import EigenpactError, InputError, SiteError
 from ..numerics.blas import limited_blas
 from ..runtime import Costs, Graph, Job, MailConnection, Outcome, SiteEndpoint, Sites, SiteServer
+from .devices import AUTO, by_worker, check_device, placed, visible
 from .extras import bring, check_limits, refuse_graph
 
 LOOK_AFTER = 0.5
@@ -50,6 +51,9 @@ class Dask:
         Seconds a site may take to answer before the run goes on without it.
     blas_threads : int, optional
         Threads inside one BLAS call, 1 by default: workers share the cores.  None leaves BLAS as it is.
+    device : str, optional
+        Where workers multiply dense rows (``ep.OnDevice``): "auto" for the GPU that the cluster gave each of them (dask-cuda), or
+        those of its machine in turn; or a device as torch names it.
     """
 
     client: Any = None
@@ -58,12 +62,14 @@ class Dask:
     min_sites: int = 1
     round_timeout: float = 60.0
     blas_threads: int | None = 1
+    device: str | None = None
 
     spread = False
     costs = Costs(latency=1e-2, bandwidth=3e8, flops=2e10)
 
     def __post_init__(self) -> None:
         check_limits(self, counts=("blas_threads", "min_sites"), seconds=("round_timeout",))
+        check_device(self.device)
         if self.client is not None and self.address is not None:
             raise InputError(f"give a client or address={self.address!r}, not both")
         if self.client is not None and not hasattr(self.client, "scheduler_info"):
@@ -95,7 +101,7 @@ class Dask:
         adopted = next((part.client for part in sites.values() if isinstance(part, WorkerRows)), None)
         client = adopted or self._connect()
         try:
-            with _placed(client, sites, self.blas_threads) as actors, closing(DaskPost(client, actors)) as post:
+            with _placed(client, sites, self.blas_threads, self.device) as actors, closing(DaskPost(client, actors)) as post:
                 return job(MailConnection(post, actors, round_timeout=self.round_timeout))
         finally:
             self._disconnect(client)
@@ -145,8 +151,8 @@ class WorkerRows:
 class SiteActor:
     """A site at its worker: bytes in, bytes out."""
 
-    def __init__(self, name: str, X: Any, blas_threads: int | None) -> None:
-        self._endpoint = SiteEndpoint(SiteServer(name, X))
+    def __init__(self, name: str, X: Any, blas_threads: int | None, device: str | None = None) -> None:
+        self._endpoint = SiteEndpoint(SiteServer(name, placed(X, device)))
         self._blas_threads = blas_threads
 
     def handle(self, data: bytes) -> bytes:
@@ -238,9 +244,12 @@ class DaskPost:
 
 
 @contextmanager
-def _placed(client: Any, sites: Mapping[str, Any], blas_threads: int | None) -> Iterator[dict[str, tuple[str, str]]]:
+def _placed(
+    client: Any, sites: Mapping[str, Any], blas_threads: int | None, device: str | None = None
+) -> Iterator[dict[str, tuple[str, str]]]:
     """Actors for the sites, name -> (worker's address, actor's key), as long as the context lasts."""
-    workers = cycle(_workers(client))
+    named = _workers(client)
+    workers, devices = cycle(named), _devices(client, named, device)
     placed: dict[str, tuple[str, Any]] = {}
     for name, part in sites.items():
         if isinstance(part, WorkerRows):
@@ -248,7 +257,7 @@ def _placed(client: Any, sites: Mapping[str, Any], blas_threads: int | None) -> 
         else:
             worker = next(workers)
             rows = client.scatter(part, workers=[worker], hash=False)
-        placed[name] = worker, _at(client, worker, SiteActor, name, rows, blas_threads, actor=True)
+        placed[name] = worker, _at(client, worker, SiteActor, name, rows, blas_threads, devices.get(worker), actor=True)
         del rows  # the actor has them
     try:
         for name, (worker, future) in placed.items():
@@ -288,6 +297,15 @@ def _workers(client: Any) -> dict[str, str]:
     if not named:
         raise InputError("the Dask cluster has no workers; start some, or wait with client.wait_for_workers(n)")
     return dict(sorted(named.items(), key=lambda item: (len(item[1]), item[1])))
+
+
+def _devices(client: Any, workers: Iterable[str], device: str | None) -> dict[str, str | None]:
+    """Worker's address -> the device for its rows."""
+    if device != AUTO:
+        return dict.fromkeys(workers, device)
+    seen = client.run(visible)
+    hosts = {worker: worker.rpartition("://")[2].rpartition(":")[0] for worker in workers}
+    return by_worker(device, {worker: (hosts[worker], seen.get(worker, ())) for worker in workers})
 
 
 def _readable(name: Any) -> str:

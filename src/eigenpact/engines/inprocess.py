@@ -1,8 +1,8 @@
 """All sites in this process: for trying things out, for tests, and for one machine with many files.
 
 Sites run in threads where that pays (their time in BLAS is long enough to share the cores), and one after the other where it
-does not; a site that is alone shares its rows among them.  BLAS itself runs one thread per call when there are several sites, so
-that cores are not fought over and the result does not depend on how many there are, and when matrices are small.
+does not; a site that is alone shares its rows among them, and the coordinator those of a wide basis.  BLAS itself runs one thread
+per call, so that cores are not fought over and the result does not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..numerics.blas import limited_blas
 from ..numerics.parts import threads_for_rows
 from ..runtime import (
+    Arrays,
     Connection,
     Costs,
     Job,
@@ -32,14 +33,13 @@ from ..runtime import (
 )
 from ..runtime.consensus import Graph
 from ..runtime.engine import Sites
+from .devices import check_device, in_turn, placed
 from .extras import check_limits
+from .measuring import measured_here
 from .threads import ThreadPost
 
 THREADS_PAY = 1e-3
-"""Seconds a site must spend in a local function before threads over sites are worth their hand-over."""
-
-WIDE = 2000
-"""Features from which on the coordinator's matrices are large enough for more than one thread in BLAS."""
+"""Seconds sites must spend in a local function, on average, before threads over sites are worth their hand-over."""
 
 READ_RATE = 1e9
 """Entries of its rows that a site looks at in a second, at most: what its first answer is taken to need."""
@@ -55,25 +55,29 @@ class InProcess:
         Sites, or parts of the rows of a site that is alone, that may be worked on at the same time; the number of cores by
         default, 1 for never more than one.
     blas_threads : int, optional
-        Threads inside one BLAS call.  By default 1; with one site of 2000 features or more BLAS is left as it is, but where rows
-        are shared among threads.
+        Threads inside one BLAS call; 1 by default, because threads over sites, rows and features do more, and BLAS's own spin.
     min_sites : int
         A run goes on as long as this many sites are left.
     round_timeout : float, optional
         Seconds a site may take to answer before the run goes on without it.  With it every site has a thread of its own and is
         spoken to by message, as sites elsewhere are; without it a site that hangs is waited for.
+    device : str, optional
+        Where dense rows of numpy, or of a file, are multiplied (``ep.OnDevice``): "auto" for GPUs, one site after the other, or a
+        device as torch names it, such as "cuda:0".
     """
 
     threads: int | None = None
     blas_threads: int | None = None
     min_sites: int = 1
     round_timeout: float | None = None
+    device: str | None = None
 
     spread = False
-    costs = Costs(latency=1e-4, bandwidth=5e9, flops=4.5e10)
+    costs = Costs(latency=1e-4, bandwidth=5e9, flops=4.5e10, narrow=2.6e10)
 
     def __post_init__(self) -> None:
         check_limits(self, counts=("threads", "blas_threads", "min_sites"), seconds=("round_timeout",))
+        check_device(self.device)
 
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Serve the sites and run the job, here."""
@@ -81,27 +85,34 @@ class InProcess:
             raise InputError(
                 "round_timeout is for runs that can go on without a site; graph programs need every node: leave it out"
             )
-        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
+        placed_sites = {name: placed(sites[name], in_turn(self.device, i)) for i, name in enumerate(sorted(sites))}
+        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in placed_sites.items()}
         threads = self.threads or os.cpu_count() or 1
-        alone, wide = len(servers) == 1, any(server.n_features >= WIDE for server in servers.values())
-        blas = self.blas_threads if self.blas_threads is not None or (alone and wide) else 1
-        with limited_blas(blas), threads_for_rows(threads if alone else 1):
+        with limited_blas(self.blas_threads or 1), threads_for_rows(threads):
             if self.round_timeout is not None:
                 with closing(ThreadPost({name: SiteEndpoint(server) for name, server in servers.items()})) as post:
                     outcome = job(MailConnection(post, servers, round_timeout=self.round_timeout, own_sites=servers))
                 return with_kept(outcome, servers)
-            with InProcessConnection(servers, threads) as connection:
+            with InProcessConnection(servers, threads, forget=True) as connection:
                 return with_kept(job(connection), servers)
 
 
 class InProcessConnection(Connection):
-    """Site servers called directly, or through a pool of threads."""
+    """Site servers called directly, or through a pool of threads.
 
-    def __init__(self, servers: Mapping[str, SiteServer], threads: int) -> None:
+    With ``forget``, they do not remember their last replies: for servers that end with the connection, so that no run which is
+    resumed asks for one again.
+    """
+
+    def __init__(self, servers: Mapping[str, SiteServer], threads: int, *, forget: bool = False) -> None:
+        self._forget = forget
         self._servers = dict(servers)
-        self._threads = min(threads, len(self._servers))
+        self._cores, self._threads = threads, min(threads, len(self._servers))
         self._pool: ThreadPoolExecutor | None = None
-        self._seconds: dict[str, float] = {}  # how long a site took for each function, when last run alone
+        self._received: list[str] = []  # nodes that had messages of the last exchange
+        self._seconds: dict[
+            str, dict[str, float]
+        ] = {}  # function -> site -> how long it took, alone the last time, or less since
 
     def __enter__(self) -> InProcessConnection:
         return self
@@ -122,6 +133,10 @@ class InProcessConnection(Connection):
         """Number of features at each site."""
         return {name: server.n_features for name, server in self._servers.items()}
 
+    def measured(self, usual: Costs) -> Costs:
+        """Arithmetic is measured, where rows lie; sites, or the rows of one that is alone, share the threads."""
+        return measured_here(usual, self._cores, [server.device for server in self._servers.values()])
+
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:
         """The last step each site executed."""
         return {name: server.position(run, epoch) for name, server in self._servers.items()}
@@ -130,18 +145,23 @@ class InProcessConnection(Connection):
         """Run a request at each named site, in sorted order."""
         names = [name for name in sorted(after) if name in self._servers]
         yield from (Response(name, lost=True, reason="not here") for name in sorted(after) if name not in self._servers)
-        if self._threads > 1 and len(names) > 1 and self._needs(request.function, names[0]) > THREADS_PAY:
+        if self._threads > 1 and len(names) > 1 and self._needs(request.function, names) > THREADS_PAY:
             yield from self._in_threads(request, names, after)
             return
-        for name in names:
-            begin = time.perf_counter()
-            response = self._servers[name].execute(request, after[name])
-            self._seconds[request.function] = time.perf_counter() - begin
-            yield response
+        known, taken = self._seconds.setdefault(request.function, {}), 0.0
+        known.clear()  # the last time counts; among threads, which wait for one another, the least
+        for done, name in enumerate(names, 1):
+            yield self._execute(name, request, after[name])
+            taken += known[name]
+            if self._threads > 1 and len(names) - done > 1 and taken > THREADS_PAY * done:  # more than a look at the rows
+                yield from self._in_threads(request, names[done:], after)
+                return
 
-    def _needs(self, function: str, name: str) -> float:
-        """Seconds that a site needs for a function: as it needed before, or else to look at its rows once."""
-        return self._seconds.get(function, self._servers[name].n_entries / READ_RATE)
+    def _needs(self, function: str, names: list[str]) -> float:
+        """Seconds that these sites need for a function, each: as they did, or to look at their rows once if that is longer."""
+        known = self._seconds.get(function, {})
+        taken = sum(known.get(name, 0.0) for name in names)
+        return max(taken, sum(self._servers[name].n_entries for name in names) / READ_RATE) / len(names)
 
     def _in_threads(self, request: Request, names: list[str], after: Mapping[str, int]) -> Iterator[Response]:
         """At most two replies per thread are under way or waiting to be consumed."""
@@ -152,16 +172,31 @@ class InProcessConnection(Connection):
             for name in names:
                 if len(under_way) == 2 * self._threads:
                     yield under_way.popleft().result()
-                under_way.append(self._pool.submit(self._servers[name].execute, request, after[name]))
+                under_way.append(self._pool.submit(self._execute, name, request, after[name]))
             while under_way:
                 yield under_way.popleft().result()
         finally:
             for future in under_way:
                 future.cancel()
 
+    def _execute(self, name: str, request: Request, after: int) -> Response:
+        """Run a request at a site."""
+        begin = time.perf_counter()
+        response = self._servers[name].execute(request, after)
+        taken, known = time.perf_counter() - begin, self._seconds.setdefault(request.function, {})
+        known[name] = min(taken, known.get(name, taken))
+        if self._forget:
+            self._servers[name].forget_reply()
+        return response
+
     def exchange(self, request: Request, after: Mapping[str, int]) -> Iterator[Response]:
         """Run a request at each node, then put every message into its receiver's inbox."""
         responses = list(self.call(request, after))
-        for receiver, server in self._servers.items():
-            server.deliver({r.site: r.messages[receiver] for r in responses if receiver in r.messages})
+        inboxes: dict[str, dict[str, Arrays]] = {name: {} for name in self._received}  # what was not read by now is gone
+        for response in responses:
+            for receiver, arrays in response.messages.items():
+                inboxes.setdefault(receiver, {})[response.site] = arrays
+        for receiver, inbox in inboxes.items():
+            self._servers[receiver].deliver(inbox)
+        self._received = [receiver for receiver, inbox in inboxes.items() if inbox]
         yield from responses

@@ -33,7 +33,9 @@ from ..numerics.blas import limited_blas
 from ..runtime import Arrays, Connection, Costs, Job, Outcome, Request, Response, SiteServer, wire, with_kept
 from ..runtime.consensus import Graph
 from ..runtime.engine import Sites
-from .ranks import broadcast, cut, receive, send, share, world
+from .devices import AUTO, check_device, in_turn, placed
+from .measuring import measured_here
+from .ranks import broadcast, cut, local_rank, receive, send, share, world
 
 Servers = Mapping[str, SiteServer]
 Owners = Mapping[str, tuple[int, int]]
@@ -48,13 +50,20 @@ class MPI:
     ----------
     blas_threads : int, optional
         Threads inside one BLAS call, 1 by default: ranks share the cores.
+    device : str, optional
+        Where dense rows of numpy, or of a file, are multiplied (``ep.OnDevice``): "auto" for the GPU whose number is that of the
+        rank on its machine, or a device as torch names it.
     """
 
     blas_threads: int | None = 1
+    device: str | None = None
 
     min_sites = 1
     spread = True
-    costs = Costs(latency=1e-3, bandwidth=1e9, flops=2e10)
+    costs = Costs(latency=1e-3, bandwidth=1e9, flops=4.5e10, narrow=2.6e10)
+
+    def __post_init__(self) -> None:
+        check_device(self.device)
 
     def check_features(self, names: Sequence[str] | None) -> None:
         """Compare the feature names of all ranks; every rank raises if two of them differ."""
@@ -86,7 +95,8 @@ class MPI:
     def execute(self, sites: Sites, job: Job, *, graph: Graph | None = None) -> Outcome:
         """Rank 0 runs the job, the others serve; the outcome is the same everywhere."""
         comm = world()
-        servers = {name: SiteServer(name, X, neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
+        device = in_turn(self.device, local_rank(comm) if self.device == AUTO else 0)
+        servers = {name: SiteServer(name, placed(X, device), neighbours=(graph or {}).get(name, ())) for name, X in sites.items()}
         owners = _owners(comm, servers, graph)
         neighbourhood = None if graph is None else Neighbourhood(comm, owners, graph)
         try:
@@ -136,6 +146,11 @@ class MPIConnection(Connection):
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         return {name: features for name, (_, features) in self._owners.items()}
+
+    def measured(self, usual: Costs) -> Costs:
+        """Rank 0 measures its arithmetic, and takes the others to be like it; ranks compute at the same time."""
+        ranks = len({rank for rank, _ in self._owners.values()}) or 1
+        return measured_here(usual, ranks, [server.device for server in self._servers.values()], ranks)
 
     def positions(self, run: str, epoch: int) -> Mapping[str, int]:  # noqa: ARG002
         """Sites live as long as the job: a new one always begins at 0."""

@@ -38,6 +38,16 @@ def cut(data: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> list[memoryv
     return [data[end - size : end].data for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
 
 
+def local_rank(comm: Any) -> int:
+    """The number of this rank among those of its machine; all ranks ask together."""
+    if comm.size == 1:
+        return 0
+    here = comm.Split_type(bring("mpi", "mpi4py.MPI").COMM_TYPE_SHARED)
+    rank = int(here.rank)
+    here.Free()
+    return rank
+
+
 def broadcast(comm: Any, data: bytearray | None = None) -> memoryview:
     """Send bytes from rank 0 to all; other ranks pass nothing and receive."""
     size = np.array([len(data or b"")], dtype=np.int64)

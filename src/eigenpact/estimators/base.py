@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.method import declaration_of
 from ..algorithms.setup import Problem
 from ..errors import InputError
+from ..numerics.single import suits_single
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, RoundRecord, Secured, Spreading
 from ..runtime.consensus import Graph
-from .choices import candidates_of, describe_solver, find_engine, place_proxy, plain
+from .choices import candidates_of, describe_solver, find_engine, informed, place_proxy, plain
 from .frames import split_off_sites
 from .inputs import adopt, hold, is_several_sites
 from .results import Result
@@ -56,6 +57,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """Whether scores depend on the site whose rows they are of."""
     _elsewhere = False
     """Whether the engine holds all rows, and this process none."""
+    _suits_single = True
+    """Whether rows of this process may be multiplied in single precision, as far as their kind tells."""
     _computes_there = False
     """Whether rows of another array library are multiplied where they lie, say on a GPU; else they are copied here in pieces."""
     _takes_gaps = False
@@ -78,7 +81,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if held is None:
             X, sites = (X, sites) if X is None or is_several_sites(X) else split_off_sites(X, sites)
             try:
-                held = here = hold(self, X, sites, gaps=self._takes_gaps) if X is not None else {}
+                held = here = hold(self, X, sites, gaps=self._takes_gaps, narrow=self._computes_there) if X is not None else {}
             except InputError as error:
                 if sample_weight is None or "only finite numbers are allowed" not in str(error):
                     raise
@@ -97,6 +100,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if isinstance(engine, Spreading):
             engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
         algorithm = secured(self._find_algorithm(engine)) if self.secure else self._find_algorithm(engine)
+        self._suits_single = getattr(engine, "device", None) is None and all(map(suits_single, held.values()))
         order = tuple(held)
         graph = self._find_graph(engine, order)
         held = self._entrusted(held)
@@ -226,6 +230,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"proxy={own!r} is not a site of the coordinator's own process, so its rows cannot help without travelling; "
                 f"allowed here are {', '.join(connection.own_sites()) or 'none'}"
             )
+        algorithm = informed(algorithm, engine, connection, self.journal, secured=self._secured(connection) is not None)
+        own = own or getattr(algorithm, "alone", None)
         seed = self._seed()
         with self._open_journal(connection, algorithm, seed, order) as journal, self._watched() as callback:
             if seed is None:
@@ -249,6 +255,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             found = driver.run(self._program(algorithm, seed))
         rounds = {"n_rounds": driver.rounds, "n_setup_rounds": driver.setup_rounds}
         result = self._result(found, sites=driver.roster, solver=algorithm.name, left_out=driver.doubted, **rounds)
+        if driver.chosen:
+            result = result.chosen_instead([one.name for one in could[: driver.chosen + 1]])
         return result.to_outcome(driver, (*self._kept, *declaration_of(algorithm).results))
 
     def _seed(self) -> int | None:

@@ -17,8 +17,10 @@ from ..algorithms.method import declaration_of
 from ..algorithms.solution import Algorithm
 from ..data.checks import check_not_masked, check_real
 from ..engines import MPI, Dask, InProcess
-from ..errors import InputError
-from ..runtime import Connection, Engine
+from ..errors import InputError, JournalError
+from ..runtime import Connection, Costs, Engine
+from ..runtime.forms import fits
+from ..runtime.journal import described
 from .registry import estimator_of, solvers_for, unusable
 
 ENGINES: dict[str, Callable[[], Engine]] = {"inprocess": InProcess, "mpi": MPI, "dask": Dask}
@@ -56,12 +58,38 @@ def _example(known: dict[str, Any]) -> str:
     return next(str(solver.__name__) for solver in known.values() if declaration_of(solver).role != "choice")
 
 
-def find_joint_solver(solver: Any, engine: Engine) -> Algorithm:
-    """The algorithm that the ``solver`` argument of FederatedPCA stands for; "auto" weighs costs by the engine's."""
+def find_joint_solver(solver: Any) -> Algorithm:
+    """The algorithm that the ``solver`` argument of FederatedPCA stands for."""
     found: Algorithm = find_solver("FederatedPCA", solver)
-    if isinstance(found, Auto) and found.costs is None:
-        return dataclasses.replace(found, costs=engine.costs)
     return found
+
+
+def informed(algorithm: Any, engine: Engine, connection: Connection, journal: Any, *, secured: bool) -> Any:
+    """ "auto" with what it chooses by: costs that were measured before the run, and the only site where it is here.
+
+    A run that is resumed from a ``journal`` has what stands there, whatever would be measured now.
+    """
+    if not isinstance(algorithm, Auto):
+        return algorithm
+    own = connection.own_sites()
+    alone = own[0] if len(own) == 1 and own == connection.invited() and not secured else None
+    written = None if journal is None else described(journal)
+    if written is not None and isinstance(known := written.get("solver"), dict) and known.get("name") == algorithm.name:
+        costs = algorithm.costs or costs_from(known.get("costs"), journal)
+        return dataclasses.replace(algorithm, costs=costs, alone=alone if "alone" in known else None)
+    return dataclasses.replace(algorithm, costs=algorithm.costs or connection.measured(engine.costs), alone=alone)
+
+
+def costs_from(written: Any, where: Any) -> Costs:
+    """Costs as a journal's description holds them."""
+    optional = {f.name for f in dataclasses.fields(Costs) if f.metadata.get("later")}
+    names = {f.name for f in dataclasses.fields(Costs)}
+    good = isinstance(written, dict) and names - optional <= set(written) <= names
+    if not good or not all(fits(value, float) and value > 0 for value in written.values()):
+        raise JournalError(
+            f"{where}: the journal's description is damaged (costs are {written!r}); restore the file, or start afresh"
+        )
+    return Costs(**written)
 
 
 def candidates_of(algorithm: Any, connection: Connection) -> list[Algorithm]:
@@ -115,7 +143,13 @@ def find_engine(engine: Any) -> Engine:
 
 def describe_solver(algorithm: Algorithm) -> dict[str, Any]:
     """A solver and its parameters as JSON can hold them, for journals and saved models."""
-    return {"name": algorithm.name} | {f.name: plain(getattr(algorithm, f.name)) for f in dataclasses.fields(algorithm)}  # type: ignore[arg-type]
+    return {"name": algorithm.name} | _fields(algorithm)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass by name, without those that an earlier release did not have where they are as then."""
+    found = {f: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return {f.name: plain(one) for f, one in found.items() if not (f.metadata.get("later") and one == f.default)}
 
 
 def plain(value: Any) -> Any:
@@ -129,7 +163,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return _fields(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)

@@ -71,16 +71,21 @@ def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
-def different(labels: NDArray[Any]) -> list[Any]:
-    """Labels, each once and in order; by their texts where they are of kinds that have no order.
+def rows_by_label(labels: NDArray[Any]) -> list[tuple[Any, NDArray[np.intp]]]:
+    """Labels, each once and in order, and the numbers of their rows; by their texts where they are of kinds without an order.
 
-    >>> different(np.array(["b", "a", "b"], dtype=object)), different(np.array(["b", 10, "a", 10], dtype=object))
-    (['a', 'b'], [10, 'a', 'b'])
+    >>> [(label, rows.tolist()) for label, rows in rows_by_label(np.array(["b", 10, "a", 10], dtype=object))]
+    [(10, [1, 3]), ('a', [2]), ('b', [0])]
     """
     try:
-        return list(np.unique(labels))
+        found, codes = np.unique(labels, return_inverse=True)
+        names = list(found)
     except TypeError:
-        return sorted(dict.fromkeys(labels.tolist()), key=str)
+        names = sorted(dict.fromkeys(labels.tolist()), key=str)
+        number = {label: i for i, label in enumerate(names)}
+        codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
+    stops = np.cumsum(np.bincount(codes, minlength=len(names)))[:-1]
+    return list(zip(names, np.split(np.argsort(codes, kind="stable"), stops), strict=True))
 
 
 def check_table(whose: str, X: Any) -> None:

@@ -27,11 +27,15 @@ from ..data.features_report import FeaturesReport, OfSite
 from ..data.take_columns import take_columns
 from ..errors import InputError, InputTypeError, UnitsWarning
 from ..numerics.elsewhere import Elsewhere, is_elsewhere
+from ..numerics.on_device import OnDevice
 from ..numerics.rows import add_duplicates
 from ..numerics.sources import ArraySource, RowSource, SomeRows, as_rows, is_on_disk
 from ..numerics.units import quartiles, units_in_doubt
 from ..runtime import Adopter, Engine
-from .frames import check_table, different, is_missing, split_off_sites, warn_of_doubtful
+from .frames import check_table, is_missing, rows_by_label, split_off_sites, warn_of_doubtful
+
+NARROW = tuple(np.dtype(kind) for kind in (np.uint8, np.int8, np.uint16, np.int16))
+"""Kinds of whole numbers, such as genotypes and pixels, whose copy in floating point would be at least four times as large."""
 
 SHOWN = 5
 """Columns in doubt that a warning names."""
@@ -50,12 +54,13 @@ def is_several_sites(X: Any) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in X)
 
 
-def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> dict[str, Any]:
+def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False, narrow: bool = False) -> dict[str, Any]:
     """Check what was passed to ``fit`` and sort it into sites, in the user's order: name -> rows (n, d).
 
-    With ``gaps``, NaN stands for a missing entry.  Rows on disk (memory maps, zarr and HDF5 arrays, sources) stay there.  Sets
-    ``n_features_in_`` and feature names on the estimator, and
-    ``features_report_`` on one that has a parameter ``features``.
+    With ``gaps``, NaN stands for a missing entry.  Rows on disk (memory maps, zarr and HDF5 arrays, sources) stay there.  With
+    ``narrow``, so do arrays of whole numbers of one or two bytes: they are not copied, and whoever computes with them converts
+    some at a time.  Sets ``n_features_in_`` and feature names on the estimator, and ``features_report_`` on one that has a
+    parameter ``features``.
     """
     if is_several_sites(X):
         if sites is not None:
@@ -63,13 +68,13 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
         named = list(X.items()) if isinstance(X, Mapping) else [(f"site{i}", part) for i, part in enumerate(X)]
         if not named:
             raise InputError("no sites were given; give at least one table with rows")
-        return _hold_named(estimator, _by_text(named), gaps)
+        return _hold_named(estimator, _by_text(named), gaps, narrow)
     if isinstance(X, list | tuple) and not X:
         raise InputError("no sites were given; give at least one table with rows")
     if sites is None:
-        return _hold_named(estimator, {"site0": X}, gaps)
+        return _hold_named(estimator, {"site0": X}, gaps, narrow)
     X, sites = split_off_sites(X, sites)
-    whole = _checked(estimator, "", X, alone=True, finite=False, gaps=gaps)
+    whole = _checked(estimator, "", X, alone=True, finite=False, gaps=gaps, narrow=narrow)
     try:
         labels = column_or_1d(sites, dtype=None)
     except ValueError as error:
@@ -79,10 +84,11 @@ def hold(estimator: Any, X: Any, sites: Any = None, *, gaps: bool = False) -> di
     unlabelled = [i for i, label in enumerate(labels.tolist()) if is_missing(label)]
     if unlabelled:
         raise InputError(f"row {unlabelled[0]} and {len(unlabelled) - 1} more have no site label; label every row or drop them")
-    parts = _by_text([(label, _some_rows(whole, np.flatnonzero(labels == label))) for label in different(labels)])
+    parts = _by_text([(label, _some_rows(whole, rows)) for label, rows in rows_by_label(labels)])
+    names = _feature_names(X)
     for name, part in parts.items():
         if not is_elsewhere(part):  # which was checked as a whole
-            check_finite(name, part, _feature_names(X), missing=gaps)
+            check_finite(name, part, names, missing=gaps)
     _remember_features(estimator, X)
     warn_of_doubtful(getattr(estimator, "feature_names_in_", None), [whole], 4)
     _remember_report(estimator, FeaturesReport("strict", int(whole.shape[1]), dict.fromkeys(parts, OfSite())))
@@ -130,7 +136,7 @@ def _by_text(named: list[tuple[Any, Any]]) -> dict[str, Any]:
     return parts
 
 
-def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, Any]:
+def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool, narrow: bool) -> dict[str, Any]:
     agreed = _agreed(estimator, named, gaps)
     checked: dict[str, Any] = {}
     for name, part in named.items():
@@ -139,7 +145,8 @@ def _hold_named(estimator: Any, named: dict[str, Any], gaps: bool) -> dict[str, 
             has = plan.columns >= 0
             own = part.iloc[:, plan.columns[has]]
             plan = SitePlan() if has.all() else SitePlan(np.where(has, np.cumsum(has) - 1, -1))
-        checked[name] = take_columns(_checked(estimator, name, own, alone=len(named) == 1, gaps=gaps), plan)
+        rows = _checked(estimator, name, own, alone=len(named) == 1, gaps=gaps, narrow=narrow)
+        checked[name] = take_columns(rows, plan)
     _remember_features(estimator, next((part for part in named.values() if _feature_names(part)), next(iter(named.values()))))
     if agreed.features is not None and agreed.report.mode != "strict":
         estimator.n_features_in_ = len(agreed.features)
@@ -197,7 +204,9 @@ def _remember_features(estimator: Any, table: Any) -> None:
         validate_data(estimator, table, skip_check_array=True, reset=True)
 
 
-def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False) -> Any:
+def _checked(
+    estimator: Any, name: str, table: Any, alone: bool, finite: bool = True, gaps: bool = False, narrow: bool = False
+) -> Any:
     check_table(f"site {name!r}" if name and not alone else "X", table)
     if is_on_disk(table) or isinstance(table, RowSource):
         return _checked_on_disk(name, table, gaps=gaps, finite=finite)
@@ -212,7 +221,8 @@ def _checked(estimator: Any, name: str, table: Any, alone: bool, finite: bool = 
     whose = f"site {name!r}" if name else "X"
     check_not_masked(whose, table)
     check_real(whose, table)
-    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+    stays = narrow and isinstance(table, np.ndarray) and table.dtype in NARROW
+    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, *(NARROW if stays else ())], "ensure_all_finite": False}
     prefix = "" if alone else f"{whose}: "
     try:
         X = check_array(table, estimator=estimator, **options)
@@ -263,6 +273,8 @@ def _checked_on_disk(name: str, table: Any, *, gaps: bool, finite: bool) -> RowS
     source: RowSource = as_rows(table)
     whole_numbers = isinstance(source, ArraySource) and np.dtype(source.array.dtype).kind != "f"
     if finite and not whole_numbers:
+        if isinstance(source, OnDevice):
+            source.note_if_finite()
         check_finite(name, source, missing=gaps)
     return source
 
@@ -286,7 +298,9 @@ def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> A
         raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
     if xp.isdtype(table.dtype, "integral"):
         table = xp.astype(table, xp.float64)
-    bad = int(xp.sum(xp.astype(xp.isinf(table) if missing else ~xp.isfinite(table), xp.int64)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = bool(xp.isfinite(xp.sum(table)))  # no entry is NaN or infinite then; a sum that is may have overflowed
+    bad = 0 if finite else int(xp.sum(xp.astype(xp.isinf(table) if missing else ~xp.isfinite(table), xp.int64)))
     if bad:
         what = "infinite" if missing else "NaN or infinite"
         raise InputError(f"{whose}: {bad} entries are {what}; drop those rows or fill them in")

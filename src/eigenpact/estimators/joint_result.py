@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -41,14 +42,27 @@ class JointResult(Result):
     dropped_features: tuple[int, ...] = ()
     preparation: tuple[Step, ...] = ()
 
+    def chosen_instead(self, names: Sequence[str]) -> Self:
+        """The result, whose table tells which solvers sites refused."""
+        return replace(self, solver_choice=[{"solver": name, "allowed": name == names[-1]} for name in names])
 
-def rounding_limits(dtype: np.dtype[Any], offset: float, variance: float) -> dict[str, float]:
+
+UNKNOWN_GAP = 8.0
+"""Where the variance behind the last component is not known, the gap is taken to be that of the last over this."""
+
+
+def rounding_limits(dtype: np.dtype[Any], offset: float, gap: float) -> dict[str, float]:
     """The sines that rounded rows and components allow at best, by what limits them.
 
-    Components are rounded to ``dtype``.  A mean m known to eps ||m|| adds eps^2 m m^T to the covariance.  ``offset`` is ||m|| in
-    the units of the components, ``variance`` that of the last one.
+    Components are rounded to ``dtype``.  A mean m that is off by e, ||e|| about eps / 2 ||m||, adds e e^T to the covariance,
+    which turns components by at most ||e||^2 / 2 over the gap behind them.  ``offset`` is ||m|| in the units of the components,
+    ``gap`` the variance of the last one less that of the next.  e is an estimate: the two roundings of a mean may be twice that.
+
+    >>> rounding_limits(np.dtype(float), 1e200, 1.0)["the rows' distance from the origin"]
+    1.0
     """
-    centring = (float(np.finfo(float).eps) * offset) ** 2 / variance if variance > 0 else 0.0
+    moved = float(np.finfo(float).eps) / 2 * offset
+    centring = moved * (moved / gap) / 2 if gap > 0 else 0.0
     rounding = 0.0 if dtype == np.float64 else float(np.finfo(dtype).eps) / 2
     return {"the rows' distance from the origin": min(1.0, centring), "single precision": rounding}
 

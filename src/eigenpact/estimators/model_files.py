@@ -282,7 +282,7 @@ def _read_arrays(
 
 def _parameters(manifest: Mapping[str, Any]) -> dict[str, Any]:
     written = manifest["parameters"]
-    solver = written["solver"] if isinstance(written["solver"], str) else manifest["solver_used"]
+    solver = written["solver"] if isinstance(written["solver"], str) else str(written["solver"].get("name", "auto"))
     known = {name: written[name] for name in (*PARAMETERS, *OPTIONAL) if name in written and name in FederatedPCA().get_params()}
     prepare = tuple(Remembered(text) for text in written.get("prepare", ()))
     known |= {"whiten": written.get("whiten", False)}

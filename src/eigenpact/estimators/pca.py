@@ -9,22 +9,27 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..algorithms.auto import Auto
+from ..algorithms.consensus.gram import Gram
+from ..algorithms.consensus.krylov import Krylov
 from ..algorithms.lacking import COMMON, Common
 from ..algorithms.missing.mean import MeanFill
 from ..algorithms.parameters import check_n_components
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
+from ..algorithms.rough import ROUGH
 from ..algorithms.setup import Center, Scale, Setup, agree
 from ..algorithms.solution import Algorithm, Solution, believed, cut_in_words
 from ..data.agreement import MODES, Mode
 from ..data.features_report import told_report
+from ..engines import MPI, Dask, InProcess
 from ..errors import InputError
 from ..numerics.columns import with_zeros
 from ..numerics.linalg import Array, fix_signs
 from ..runtime import Engine, Plan, Program, RoundRecord, Secured
 from .base import one_matrix
-from .choices import find_joint_solver
-from .joint_result import JointResult, advice_on_units, limited_angle, rounding_limits
+from .choices import find_engine, find_joint_solver
+from .joint_result import UNKNOWN_GAP, JointResult, advice_on_units, limited_angle, rounding_limits
 from .missing import (
     Missing,
     check_likely,
@@ -58,7 +63,8 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
     scale : None or "pooled"
         Divide by the pooled standard deviations, about the sites' own means for ``center="site"``, else about the pooled mean.
     tol : float, optional
-        Bound on the scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C; None takes the solver's own.
+        Bound on the scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C; None takes the solver's own.  From 1e-4 on, gram and krylov
+        multiply rows of single precision as they are, which is twice as fast.
     max_rounds : int
         Rounds after which to stop with ``converged_ = False`` and a warning.
     random_state : int, RandomState or None
@@ -245,15 +251,16 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
             check_whole_if_sparse(held)
         return held
 
-    def _find_algorithm(self, engine: Engine) -> Algorithm:
-        return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver, engine)
+    def _find_algorithm(self, engine: Engine) -> Algorithm:  # noqa: ARG002
+        return likely_solver(self.solver) if self.missing == "em" else find_joint_solver(self.solver)
 
     def _plan(self, algorithm: Algorithm) -> Plan:
         least = self.min_nonzero or 0
         wanted = self._problem(self.n_components, 0).n_components
         counted = [COMMON] if self._told_features().asks else []
         filling = [MeanFill()] if self.missing == "mean" else []
-        also = [*([RARE] if least else []), *counted, *parts_to_prepare([*filling, *self.prepare])]
+        rough = [ROUGH] if self._in_house() and isinstance(algorithm, Auto | Gram | Krylov) else []
+        also = [*([RARE] if least else []), *counted, *rough, *parts_to_prepare([*filling, *self.prepare])]
         return plan_of(algorithm, int(self.max_rounds), wanted, also=also, min_nonzero=least, weighted=self._weighted)
 
     def _tells_site_means(self) -> bool:
@@ -267,6 +274,7 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
         filling = [MeanFill(told)] if self.missing == "mean" else []
         prepare = (*filling, *self.preparers(names or None))
         chosen: dict[str, Any] = {"prepare": prepare, "features": self._told_features(), "weighted": self._weighted}
+        chosen["in_house"] = self._in_house()
         problem = replace(asked, min_nonzero=self.min_nonzero or 0, **chosen)
         if self.missing == "em":
             if problem.features.mode == "intersection":
@@ -278,6 +286,11 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
             return setup, believed(setup, await algorithm.fit(setup, start, state), algorithm.default_angle)
 
         return program
+
+    def _in_house(self) -> bool:
+        """Whether all sites are on machines of who runs this: then they may be asked for less than all digits."""
+        own = type(find_engine(self.engine)) in (InProcess, MPI, Dask) and not self.secure and self.missing != "em"
+        return own and self._suits_single and not self._weighted
 
     def _told_features(self) -> Common:
         """How the sites agree on features by telling which they have; where tables are in this process they have agreed."""
@@ -318,7 +331,9 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
         components = fix_signs(basis).T.astype(dtype)
         ratios = (eigenvalues / trace if trace > 0 else np.zeros(k)).astype(dtype)
         rest = max(0.0, trace - float(eigenvalues.sum())) / (n - 1)
-        limits = rounding_limits(dtype, setup.offset if k < d else 0.0, float(eigenvalues[-1]) / n if k else 0.0)
+        last = float(eigenvalues[-1]) if k else 0.0
+        gap = last - solution.behind if 0 < solution.behind < last else last / UNKNOWN_GAP
+        limits = rounding_limits(dtype, setup.offset if k < d else 0.0, gap / n)
         angle, limited = limited_angle(solution.angle, limits)
         advice = advice_on_units(components, ratios, getattr(self, "feature_names_in_", None)) if self.scale is None else ""
         return JointResult(

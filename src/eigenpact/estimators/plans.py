@@ -12,6 +12,7 @@ from ..algorithms.missing.mean import MeanFill
 from ..algorithms.prepare.moments import MOMENTS as BEFORE
 from ..algorithms.preparing import Preparer
 from ..algorithms.rare import RARE
+from ..algorithms.rough import ROUGH
 from ..errors import InputError
 from ..runtime import At, Plan
 from ..runtime.local import find_local
@@ -42,8 +43,9 @@ def plan_of(
     starts = [family.starts[begun]] if isinstance(begun, str) and begun in family.starts else []
     parts = [*family.always, *declared.parts, *starts, *also]
     kinds = set(kinds_of(parts))
-    if not isinstance(getattr(algorithm, "proxy", None), str) and (hasattr(algorithm, "proxy") or At not in declared.own.uses):
-        kinds -= {At.kind}  # solvers with a proxy, and "auto", which has several of them, ask one site only if it is the proxy
+    chosen = [getattr(algorithm, name) for name in ("proxy", "alone") if hasattr(algorithm, name)]
+    if not any(isinstance(site, str) for site in chosen) and (chosen or At not in declared.own.uses):
+        kinds -= {At.kind}  # solvers with a proxy, and "auto", ask one site only if it is the coordinator's own
     count = n_components if isinstance(n_components, int) else None
     other = not weighted
     functions = tuple(name for name in functions_in(parts, kinds) if find_local(name).weights is not other)
@@ -96,6 +98,13 @@ def functions_of(solver: str, kinds: Collection[str] | None = None) -> tuple[str
         told = f"the solvers are {', '.join(solvers)}" if why is None else f"an installed package tells of it, but: {why}"
         raise InputError(f"unknown solver {solver!r}; {told}")
     declared = declaration_of(solvers[solver])
-    by_choice = (RARE, COMMON, *PREPARING)  # which have a rule of their own, or are listed by whoever wants rows prepared
-    parts = [part for part in FAMILIES[declared.family].parts if part not in by_choice]
-    return functions_in([*parts, *declared.parts], kinds)
+    by_choice: list[Part] = [
+        RARE,
+        COMMON,
+        ROUGH,
+        *PREPARING,
+    ]  # of a rule of their own, listed by who wants rows prepared, or of no site elsewhere
+    if declared.role == "choice":  # what it asks by itself it asks in the coordinator's own process, where no policy is
+        by_choice.append(declared.own)
+    parts = [part for part in (*FAMILIES[declared.family].parts, *declared.parts) if part not in by_choice]
+    return functions_in(parts, kinds)

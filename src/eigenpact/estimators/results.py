@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, get_origin, get_type_hints
 
@@ -45,6 +45,10 @@ class Result:
         """
         seen = [f for f in fields(self) if "unseen" not in f.metadata]
         return {f"_{f.name}" if "private" in f.metadata else f"{f.name}_": getattr(self, f.name) for f in seen}
+
+    def chosen_instead(self, names: Sequence[str]) -> Self:  # noqa: ARG002
+        """The result of the last of these solvers, which sites allow where they refuse those before."""
+        return self
 
     def warnings(self) -> Iterator[tuple[type[Warning], str]]:
         """What whoever called ``fit`` is to be warned of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,10 @@ from ..algorithms.robust.shares import SHARES, error_shares
 from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
-from ..numerics.blocks import Mask, blocks
+from ..numerics.blas import limited_blas
+from ..numerics.blocks import Mask, blocks, finer
 from ..numerics.linalg import Array, fix_signs, soft
+from ..numerics.parts import side_by_side, threads_for_rows
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
 from .base import PooledEstimator
 from .choices import find_solver
@@ -31,6 +34,9 @@ SMALLEST_THRESHOLD = 1e-10
 
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
 """A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the lower median of all shares (one of two can be)."""
+
+PART_ENTRIES = 1 << 16
+"""Entries of which one thread removes errors at a time."""
 
 Found = tuple[RobustSetup, RobustSolution, dict[str, float]]
 
@@ -327,12 +333,18 @@ class RobustPCA(PooledEstimator):
         n, d = (int(size) for size in X.shape)
         V = np.zeros((n, self.n_components_))
         L, S = (np.zeros((n, d)) for _ in range(2)) if parts else (np.zeros((0, d)), np.zeros((0, d)))
-        for where, M, observed in blocks(X, self._origin, self.scale_):
+
+        def explain(part: tuple[slice, Array, Mask | None]) -> None:
+            where, M, observed = part
             V[where], fitted, errors = self._explain(M, observed)
             if parts:
                 R = (M - fitted) * errors
                 S[where] = (R if self._rho is None else soft(R, self.threshold_)) * self.scale_
                 L[where] = fitted * self.scale_ + self._origin
+
+        with limited_blas(1), threads_for_rows(os.cpu_count() or 1):  # products are small: BLAS's own threads would wait and spin
+            for _ in side_by_side(explain, finer(blocks(X, self._origin, self.scale_), PART_ENTRIES)):
+                pass
         return V, L, S
 
     def _explain(self, M: Array, observed: Mask | None) -> tuple[Array, Array, Mask]:

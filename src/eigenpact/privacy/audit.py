@@ -17,10 +17,10 @@ from .counting import Counted, count_equations
 from .eavesdropping import Overheard
 from .findings import Audit, Finding
 from .recovery import symmetric
-from .replies import SAYS_NOTHING, SECURED
+from .replies import PRODUCTS, SAYS_NOTHING, SECURED, TRIANGLES
 from .sums import Totals
 
-SUMMED = ("scatter_action", "scatter_triangle")
+SUMMED = (*PRODUCTS, *TRIANGLES)
 """Local functions whose sums are products with the pooled scatter."""
 
 
@@ -83,9 +83,9 @@ def known_columns(heard: Iterable[Overheard], d: int) -> int:
 
 
 def _pair(function: str, args: tuple[Any, ...], arrays: tuple[Any, ...], d: int) -> list[tuple[Array, Array]]:
-    if function == "scatter_triangle":
+    if function in TRIANGLES:
         return [(np.eye(d), unpack_triangle(arrays[0], d))]
-    return [(args[0], arrays[0])] if function == "scatter_action" else []
+    return [(args[0], arrays[0])] if function in PRODUCTS else []
 
 
 def in_order(findings: Iterable[Finding], sites: Mapping[str, Any]) -> tuple[Finding, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..errors import InputError
 from ..runtime import COORDINATOR, Ledger, Message
 from .findings import COULD, COULD_IN_PART, EVERYBODY, NOT_BY_THIS, NOT_TRIED, Finding
-from .replies import ATTACKED, DIRECTIONS, SAYS_NOTHING, SECURED
+from .replies import ATTACKED, DIRECTIONS, PRODUCTS, SAYS_NOTHING, SECURED, TRIANGLES
 from .sums import isolated
 
 
@@ -76,9 +76,9 @@ def _site(counted: Counted, site: str) -> Iterator[Finding]:
         yield Finding(site, "set-up", "row count and mean", NOT_BY_THIS, f"Of the set-up {hidden}.")
     columns, enough = 0, None
     for m in readable:
-        if m.function in ("scatter_action", *DIRECTIONS):
+        if m.function in (*PRODUCTS, *DIRECTIONS):
             columns += m.shapes[0][1]
-        columns += d if m.function == "scatter_triangle" else 0
+        columns += d if m.function in TRIANGLES else 0
         enough = m.round if enough is None and columns >= d else enough
     if columns:
         verdict = COULD if enough is not None else COULD_IN_PART

@@ -26,10 +26,13 @@ SECURED = "secured"
 DIRECTIONS = ("leading_directions", "own_directions")
 """Local functions whose replies are a site's leading eigenvectors times square roots of eigenvalues."""
 
+PRODUCTS, TRIANGLES = ("scatter_action", "rough_action"), ("scatter_triangle", "rough_triangle")
+"""Local functions whose replies are a site's scatter times a block, and its upper triangle, to all digits or to six."""
+
 SAYS_NOTHING = frozenset({"session_key", "session_roster", "rows_digest"})
 """Local functions whose replies are keys or keyed digests."""
 
-ATTACKED = {"count_and_sum", "spread", "spread_by_feature", "scatter_triangle", "scatter_action", "consensus_step", *DIRECTIONS}
+ATTACKED = {"count_and_sum", "spread", "spread_by_feature", *TRIANGLES, *PRODUCTS, "consensus_step", *DIRECTIONS}
 """Local functions of which this audit knows what their replies tell."""
 
 MOST_UNKNOWNS, FIT_ROUNDS, FIT_STARTS = 900, 16, 3
@@ -92,12 +95,12 @@ class Recorded:
         Only of the last epoch: C_i is about the pooled mean, which is another one with every roster.
         """
         found = []
-        for one in self.single(site, "scatter_action", "scatter_triangle", *DIRECTIONS):
+        for one in self.single(site, *PRODUCTS, *TRIANGLES, *DIRECTIONS):
             if one.epoch != self.heard[-1].epoch:
                 continue
-            if one.function == "scatter_action":
+            if one.function in PRODUCTS:
                 block, product = one.args[0], one.arrays[0]
-            elif one.function == "scatter_triangle":
+            elif one.function in TRIANGLES:
                 block, product = np.eye(self.n_features), unpack_triangle(one.arrays[0], self.n_features)
             else:
                 lengths = np.linalg.norm(one.arrays[0], axis=0)

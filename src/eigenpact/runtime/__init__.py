@@ -1,6 +1,6 @@
 """What may cross a boundary, and the one place that lets it: collectives, local functions, sites, driver, ledger, journal."""
 
-from .collectives import At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
+from .collectives import Agreed, At, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
 from .consensus import Graph
 from .driver import Driver, Program
 from .endpoint import SiteEndpoint
@@ -21,10 +21,10 @@ from .site_ledger import SiteLedger, read_site_ledger, shortened
 from .tapping import tapped
 
 __all__ = [
-    "COORDINATOR", "Adopter", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine", "Entrusted",
-    "Exchange", "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Limits", "Local", "LocalFunction",
-    "MailConnection", "Max", "Message", "Outcome", "Plan", "Policy", "Post", "Program", "Progress", "Purse", "Reply",
-    "Request", "Response", "RoundRecord", "Secured", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites",
-    "Spreading", "Sum", "Trust", "find_local", "greeting", "local", "read_budget", "read_site_ledger", "shortened",
-    "signed_by", "tapped", "wire_table", "with_kept",
+    "COORDINATOR", "Adopter", "Agreed", "Arrays", "At", "Chain", "Collective", "Connection", "Costs", "Driver", "Engine",
+    "Entrusted", "Exchange", "Gate", "Gather", "Graph", "Identity", "Job", "Journal", "Ledger", "Limits", "Local",
+    "LocalFunction", "MailConnection", "Max", "Message", "Outcome", "Plan", "Policy", "Post", "Program", "Progress", "Purse",
+    "Reply", "Request", "Response", "RoundRecord", "Secured", "Site", "SiteEndpoint", "SiteLedger", "SiteServer", "Sites",
+    "Spreading", "Sum", "Trust", "find_local", "greeting", "local", "read_budget", "read_site_ledger", "shortened", "signed_by",
+    "tapped", "wire_table", "with_kept",
 ]  # fmt: skip

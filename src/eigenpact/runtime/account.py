@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,20 @@ class Account:
         self.history: list[RoundRecord] = []
         self.rounds = self.setup_rounds = 0
         self.epoch = self.step = 0
-        self.basis: np.ndarray[Any, Any] | None = None
+        self._basis: np.ndarray[Any, Any] | Callable[[], np.ndarray[Any, Any]] | None = None
         self._unwritten: list[list[Any]] = []
         self._begin_record()
+
+    @property
+    def basis(self) -> np.ndarray[Any, Any] | None:
+        """The basis last told of; made now where it was told of by a function."""
+        if callable(self._basis):
+            (self._basis,) = frozen((self._basis().copy(),))
+        return self._basis
+
+    @basis.setter
+    def basis(self, basis: np.ndarray[Any, Any] | None) -> None:
+        self._basis = basis
 
     def count_round(self, function: LocalFunction) -> None:
         """One more round, of set-up or of the solver."""
@@ -49,12 +61,14 @@ class Account:
         rows, self._unwritten = self._unwritten, []
         return rows
 
-    def record(self, progress: Progress, n_sites: int) -> RoundRecord:
-        """A record of the progress told, with what travelled since the last one."""
+    def record(self, progress: Progress, n_sites: int, *, shown: bool) -> RoundRecord:
+        """A record of the progress told, with what travelled since the last one; with the basis if it is ``shown`` to anybody."""
         now = time.perf_counter()
         since, up, down = self._since
-        if progress.basis is not None:
-            (self.basis,) = frozen((progress.basis.copy(),))  # the body may go on to change its own
+        if callable(progress.basis):
+            self._basis = progress.basis
+        elif progress.basis is not None:
+            (self._basis,) = frozen((progress.basis.copy(),))  # the body may go on to change its own
         record = RoundRecord(
             round=self.rounds,
             sites=n_sites,
@@ -64,7 +78,7 @@ class Account:
             bytes_down=self.ledger.bytes_down - down,
             seconds=now - since,
             details={name: float(value) for name, value in progress.details.items()},
-            basis=None if progress.basis is None else self.basis,
+            basis=self.basis if shown and progress.basis is not None else None,
         )
         self._begin_record()
         self.history.append(record.without_basis())

@@ -5,7 +5,7 @@ An algorithm is an ``async`` function without asyncio: awaiting a collective han
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,12 @@ class Collective:
 
 
 class Call(Collective):
-    """A collective that runs one local function with the same arguments at its sites."""
+    """A collective that runs one local function with the same arguments at its sites.
+
+    ``nodes`` are those that run it, None for all of them.
+    """
+
+    nodes: tuple[str, ...] | None = None
 
     def __init__(self, function: LocalFunction, *args: Any) -> None:
         if not isinstance(function, LocalFunction):
@@ -52,7 +57,15 @@ class Max(Call):
     kind = "max"
 
 
-class Exchange(Call):
+class OnGraph(Call):
+    """What, on a graph, some ``nodes`` alone may do while the others wait; by default all do."""
+
+    def __init__(self, function: LocalFunction, *args: Any, nodes: Iterable[str] | None = None) -> None:
+        super().__init__(function, *args)
+        self.nodes = None if nodes is None else tuple(sorted(nodes))
+
+
+class Exchange(OnGraph):
     """Each node sends one message to each graph neighbour; the next local function finds them in ``site.inbox``.
 
     The function returns one message for all neighbours, or a dict from neighbour to message.  No coordinator exists.
@@ -61,10 +74,19 @@ class Exchange(Call):
     kind = "exchange"
 
 
-class Local(Call):
+class Local(OnGraph):
     """Run f at every site.  Nothing leaves; the arguments still travel to the sites."""
 
     kind = "local"
+
+
+class Agreed(OnGraph):
+    """A value that every node of a graph has already, the same everywhere: each node's own program reads it.
+
+    Nothing travels.  Whoever advances the program reads it at all nodes, or at some ``nodes``; refused if two of them differ.
+    """
+
+    kind = "read"
 
 
 class At(Call):
@@ -92,8 +114,8 @@ class Progress(Collective):
 
     Parameters
     ----------
-    basis : (d, k) array
-        The current orthonormal basis; a restart after a change of roster begins here.
+    basis : (d, k) array, or a function that gives one
+        The current orthonormal basis; a restart after a change of roster begins here.  A function is asked only by who wants it.
     objective, kkt : float
         Where known: captured share of the variance, scaled KKT residual of ``basis``.
     details : mapping of numbers
@@ -103,7 +125,7 @@ class Progress(Collective):
         Not on the last round: a body that is given a state goes on.
     """
 
-    basis: np.ndarray[Any, Any] | None = None
+    basis: np.ndarray[Any, Any] | Callable[[], np.ndarray[Any, Any]] | None = None
     objective: float | None = None
     kkt: float | None = None
     details: Mapping[str, float] = field(default_factory=dict)

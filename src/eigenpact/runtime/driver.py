@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ProgramError, WireError
-from .collectives import At, Call, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
-from .consensus import Consider, Graph, Read, agreed_maximum, check_nodes, diameter, pass_on_maximum
+from .collectives import Agreed, At, Call, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
+from .consensus import Consider, Graph, agreed_maximum, check_nodes, diameter, pass_on_maximum
 from .engine import Connection
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, RoundRecord
@@ -83,6 +83,7 @@ class Driver:
             Chain: self._chain,
             Exchange: self._exchange,
             Local: self._local,
+            Agreed: self._agreed,
             Progress: self._progress,
         }
         if graph is not None:
@@ -167,9 +168,11 @@ class Driver:
             replies = self._steps.replies(request, call.function, self.roster, forms=forms)
             if forms is None:
                 pairs = [i for i, label in enumerate(call.function.sends) if call.function.bounds[label] == "pair"]
-                return plain_sum(_of_one_shape(call.function, replies), pairs)
-            total = combine(call.function, forms, _of_one_shape(call.function, replies))
-            self._steps.check_sum(call.function, request.args, total)
+                total = plain_sum(_of_one_shape(call.function, replies), pairs)
+            else:
+                total = combine(call.function, forms, _of_one_shape(call.function, replies))
+            if self._steps.together:
+                self._steps.check_sum(call.function, request.args, total)
             return total
 
         return _unwrap(self._steps.do(call, self.roster, fold))
@@ -204,8 +207,8 @@ class Driver:
         return _unwrap(state)
 
     def _local(self, call: Local) -> None:
-        self._steps.do(call, self.roster)
-        if self._steps.masks:
+        self._steps.do(call, self._nodes(call))
+        if self._steps.together:
             self._steps.check_sum(call.function, as_arrays(call.args), ())
 
     # -- collectives on a graph -----------------------------------------------------------------
@@ -213,7 +216,28 @@ class Driver:
     def _exchange(self, call: Exchange) -> None:
         if self._graph is None:
             raise ProgramError("Exchange needs a graph; coordinator programs use Sum, Gather, Max, At or Chain")
-        self._steps.do(call, self.roster, lambda request: self._steps.exchange(request, call.function))
+        nodes = self._nodes(call)
+        self._steps.do(call, nodes, lambda request: self._steps.exchange(request, call.function, nodes))
+
+    def _nodes(self, call: Call) -> tuple[str, ...]:
+        """Who runs the function: all, or the nodes that the program names."""
+        if call.nodes is None:
+            return self.roster
+        strangers = sorted(set(call.nodes) - set(self._graph or ()))
+        if strangers or not call.nodes:
+            named = f"{strangers[:5]}, which are" if strangers else "none, which is"
+            raise ProgramError(f"{call.function.short_name}: nodes= names {named} no nodes of a graph; leave it out for all")
+        return call.nodes
+
+    def _agreed(self, call: Agreed) -> Any:
+        """What all nodes have, if it is the same: else they would go separate ways."""
+        if self._graph is None or len(call.function.sends) != 1:
+            raise ProgramError("Agreed is for one array that all nodes of a graph have; coordinator programs know their own")
+        nodes = self._nodes(call)
+        values = self._steps.do(call, nodes, self._steps.all_from(call.function, nodes, receiver=""))
+        if any(value.tobytes() != values[0].tobytes() for value in values):
+            raise ProgramError(f"{call.function.short_name}: nodes have different values, so that none is agreed; use Max")
+        return values[0]
 
     def _max_consensus(self, call: Max) -> Any:
         """Maximum without a coordinator: every node passes on the largest value it has seen, as often as the graph is wide."""
@@ -223,7 +247,7 @@ class Driver:
         for _ in range(self._diameter):
             self._exchange(Exchange(pass_on_maximum))
         own_copy = self._steps.all_from(agreed_maximum, self.roster, receiver="")
-        return self._steps.do(Read(agreed_maximum), self.roster, own_copy)[0]
+        return self._steps.do(Agreed(agreed_maximum), self.roster, own_copy)[0]
 
     # -- progress -------------------------------------------------------------------------------
 
@@ -235,7 +259,7 @@ class Driver:
                 raise ProgramError(
                     f"state {name!r} must be in C order, as it would come back after a resume: np.ascontiguousarray"
                 )
-        record = self._steps.account.record(progress, len(self.roster))
+        record = self._steps.account.record(progress, len(self.roster), shown=self._callback is not None)
         if progress.state is not None:
             self._steps.save(progress.state)
         if self._callback is not None:

@@ -12,14 +12,36 @@ from .ledger import Ledger, RoundRecord
 from .plan import Plan
 from .site import Request, Response, SiteServer
 
+LATER: Mapping[str, Any] = {"later": True}
+"""Marks fields that journals of earlier releases lack: where they have their default, descriptions leave them out."""
+
 
 @dataclass(frozen=True)
 class Costs:
-    """Constants of an engine for the time model of ``solver="auto"``: seconds a round, bytes a second, flops a second."""
+    """Constants for the time model of ``solver="auto"``.
+
+    Attributes
+    ----------
+    latency, bandwidth : float
+        Seconds a round, and bytes a second.
+    flops : float
+        Flops a second of one thread that makes scatter matrices.
+    narrow : float, optional
+        Flops a second of one thread that multiplies a block of 14 columns; None for what is usual beside ``flops``.
+    at_once : int
+        Sites that compute at the same time, or threads that share the rows of a site that is alone.
+    device, device_narrow : float, optional
+        Flops a second of scatter matrices, and of products with a block of 14 columns, of all devices together that hold the
+        sites' rows, such as GPUs; None where rows are multiplied by the threads.
+    """
 
     latency: float
     bandwidth: float
     flops: float
+    narrow: float | None = field(default=None, metadata=LATER)
+    at_once: int = field(default=1, metadata=LATER)
+    device: float | None = field(default=None, metadata=LATER)
+    device_narrow: float | None = field(default=None, metadata=LATER)
 
 
 class Connection(Protocol):
@@ -40,6 +62,10 @@ class Connection(Protocol):
     def n_features(self) -> Mapping[str, int]:
         """Number of features at each site."""
         ...
+
+    def measured(self, usual: Costs) -> Costs:
+        """The engine's constants, with what can be measured before the run, without asking sites for anything."""
+        return usual
 
     def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:  # noqa: ARG002
         """Tell the sites what a run is about to do, by the first of the plans whose solver all of them allow.
@@ -137,7 +163,7 @@ class Engine(Protocol):
 
     @property
     def costs(self) -> Costs:
-        """Constants of the engine for ``solver="auto"``."""
+        """Constants of the engine for ``solver="auto"``, where nothing is measured."""
         ...
 
     @property

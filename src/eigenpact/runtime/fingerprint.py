@@ -49,8 +49,8 @@ def rows_digest(site: Site, key: Any) -> Any:
 def digest_of(X: Any, key: bytes, name: str = "", features: tuple[str, ...] = ()) -> bytes:
     """The digest of rows X (n x d): a dense array of any library, on disk or on a GPU, or a scipy.sparse matrix.
 
-    Memory order, the library and how a sparse matrix is stored do not matter; dtype, order of the rows, the sign of a zero, and
-    whether the rows are sparse do, and their weights, where they have any.
+    Memory order, the library, and how whole numbers and a sparse matrix are stored do not matter; precision, order of the rows,
+    the sign of a zero, and whether the rows are sparse do, and their weights, where they have any.
 
     >>> X, key = np.arange(6.0).reshape(3, 2), bytes(32)
     >>> digest_of(X, key) == digest_of(np.asfortranarray(X), key), digest_of(X, key) == digest_of(X[::-1], key)
@@ -86,7 +86,8 @@ def _dense_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any]]]:
     n, d = (int(length) for length in X.shape)
     step = max(1, PIECE_BYTES // (8 * max(1, d)))
     for first in range(0, max(1, n), step):  # at least one, which tells the dtype
-        yield (np.ascontiguousarray(to_numpy(X[first : min(first + step, n), :])),)
+        some = to_numpy(X[first : min(first + step, n), :])
+        yield (np.ascontiguousarray(some, dtype=some.dtype if some.dtype.kind == "f" else np.float64),)
 
 
 def _sparse_pieces(X: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:

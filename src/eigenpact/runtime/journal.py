@@ -148,6 +148,15 @@ class Journal:
                 self._file.close()
 
 
+def described(path: str | Path) -> dict[str, Any] | None:
+    """The description of the run whose journal this is; None where there is no file, or an empty one."""
+    entries = _read(Path(path))[0]
+    if not entries:
+        return None
+    _check_header(Path(path), entries[0].facts)
+    return dict(entries[0].facts["description"])
+
+
 def _writing(path: Path) -> AbstractContextManager[None]:
     return writing(f"the journal {path}", "make room or choose another path; what it holds so far can be resumed from")
 

@@ -130,6 +130,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._groups: list[_Group] = []
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # senders and receivers are the same ones in most steps
         self.bytes_up = 0
         self.bytes_down = 0
 
@@ -147,11 +148,16 @@ class Ledger:
         """Enter arrays of one description sent from every sender to every receiver; a message without arrays is none."""
         shapes, dtypes, size = description
         if shapes and senders and receivers:
-            self._enter(_Group(round, epoch, step, function, tuple(senders), tuple(receivers), shapes, dtypes, size, note))
+            ends = self._once(senders), self._once(receivers)
+            self._enter(_Group(round, epoch, step, function, *ends, shapes, dtypes, size, note))
 
     def event(self, round: int, epoch: int, step: int, site: str, note: str) -> None:
         """Enter that a site was lost or joined."""
         self._enter(_Group(round, epoch, step, "", (site,), (COORDINATOR,), (), (), 0, note))
+
+    def _once(self, names: Names) -> tuple[str, ...]:
+        """These names, in memory once however many rows of the ledger have them."""
+        return self._names.setdefault(ends := tuple(names), ends)
 
     def _enter(self, group: _Group) -> None:
         self._groups.append(group)
@@ -198,7 +204,5 @@ class Ledger:
         for round_, epoch, step, function, senders, receivers, shapes, dtypes, size, note in entries:
             if size < 0 or min(len(senders), len(receivers)) > MOST_ENDS:
                 raise InputError(f"a row of the ledger is none: {size} bytes from {len(senders)} to {len(receivers)}")
-            shape_tuples = tuple(tuple(s) for s in shapes)
-            self._enter(
-                _Group(round_, epoch, step, function, tuple(senders), tuple(receivers), shape_tuples, tuple(dtypes), size, note)
-            )
+            shape_tuples, ends = tuple(tuple(s) for s in shapes), (self._once(senders), self._once(receivers))
+            self._enter(_Group(round_, epoch, step, function, *ends, shape_tuples, tuple(dtypes), size, note))

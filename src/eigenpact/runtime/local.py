@@ -369,6 +369,14 @@ def frozen(arrays: Arrays) -> Arrays:
     return views
 
 
+def frozen_copies(arrays: Arrays) -> Arrays:
+    """Copies that nobody can change."""
+    copies = tuple(a.copy() for a in arrays)
+    for copy in copies:
+        copy.flags.writeable = False
+    return copies
+
+
 def wire_table(functions: Iterable[LocalFunction]) -> list[dict[str, str]]:
     """One row for every array that the functions declare to take, send, keep or read: the generated account of a method."""
     rows = []

@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import PolicyError, TooFewSitesError, WireError
 from . import wire
 from .endpoint import MAX_MESSAGE
-from .engine import Connection, Post
+from .engine import Connection, Costs, Post
 from .headers import REQUEST_KEYS, reason_in, refusal_in
 from .ledger import COORDINATOR
 from .letters import Forged, Identity, Letter, hello, unseal
@@ -171,6 +171,10 @@ class MailConnection(Connection):
         if not self._greeted:
             self._greet()
         return self._features
+
+    def measured(self, usual: Costs) -> Costs:
+        """Sites compute at the same time, each on its own; how long messages take is not known before some have come back."""
+        return replace(usual, at_once=max(1, len(self._invited)))
 
     def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
         """Tell every site what the run is about to do, by the first plan whose solver all allow; which, and who is absent."""

@@ -16,6 +16,9 @@ from ..errors import PolicyError
 MAX_NUMBER = (1 << 63) - 1
 """The largest number in a header or plan: JSON would hold one of thousands of digits."""
 
+OF_SOLVERS = ("rule solvers", "rule functions")
+"""How refusals begin that another solver would not meet."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,12 +87,13 @@ class Plan:
 
 
 def first_allowed(plans: Sequence[Plan], ask: Callable[[Plan], Mapping[str, str]]) -> int:
-    """Which of several plans for the same run is the first whose solver no site refuses; the first of all if there is none.
+    """Which of several plans for the same run is the first whose solver and functions no site refuses; the first of all if there
+    is none.
 
     ``ask`` announces a plan, and gives by site why it was refused; the plan that it was called with last is the given one.
     """
     for i, plan in enumerate(plans):
-        if not any(reason.startswith("rule solvers") for reason in ask(plan).values()):
+        if not any(reason.startswith(OF_SOLVERS) for reason in ask(plan).values()):
             return i
     if len(plans) > 1:
         ask(plans[0])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..numerics.columns import with_zeros
+from ..numerics.on_device import device_of
 from ..numerics.preparation import Step, prepared
 from .rare import DROPPED
 
@@ -31,10 +32,10 @@ def steps_of(kept: Mapping[str, Any]) -> tuple[Step, ...]:
 
 
 class SeenRows:
-    """A site's rows X as local functions see them."""
+    """A site's rows X as local functions see them, and the ``device`` that multiplies X itself, empty for none."""
 
     def __init__(self, X: Any) -> None:
-        self._X = X
+        self._X, self.device = X, device_of(X)
         self._made_by: tuple[Any, ...] = ()
         self._made: Any = None
 

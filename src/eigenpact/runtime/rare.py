@@ -37,6 +37,9 @@ no sum over rows (``algorithms/second_moments.py``); whoever could choose the fe
 DROPPED = "dropped"
 """Under this name a site keeps the numbers of the columns that are zero to local functions."""
 
+OF_ROWS = ("own", "within")
+"""What the set-up keeps of the rows as they were (``algorithms/spread.py``): it is forgotten where they change."""
+
 
 @local(sends={"nonzero": "d"}, bound="count", setup=True, holes=True)
 def count_nonzero(site: Site) -> Any:
@@ -46,7 +49,7 @@ def count_nonzero(site: Site) -> Any:
 
 @local(
     takes={"nonzero": "d", "least": ""},
-    keeps=(DROPPED,),
+    keeps=(DROPPED, *OF_ROWS),
     means={"nonzero": "count", "least": "count"},
     setup=True,
     once=True,
@@ -56,7 +59,7 @@ def drop_rare(site: Site, nonzero: Any, least: Any) -> Reply:
     """Remember which features have fewer than ``least`` entries that are not zero, at all sites together."""
     if np.any(columns_nonzero(site.X) > nonzero):
         raise PolicyError("rule min_nonzero: of a feature fewer entries were told for all sites than this one has itself")
-    return Reply(keep={DROPPED: rare_features(nonzero, int(least))})
+    return Reply(keep={DROPPED: rare_features(nonzero, int(least)), **dict.fromkeys(OF_ROWS)})
 
 
 def rare_features(nonzero: np.ndarray[Any, Any], least: int) -> np.ndarray[Any, Any]:

@@ -22,6 +22,9 @@ SECURED = "secured"
 SUM = "the sum of all"
 """Under this name stands what sites told together."""
 
+SHOWN = 20
+"""Sites that a message names, at most."""
+
 Perform = Callable[[Request], Arrays]
 
 
@@ -57,7 +60,7 @@ class Requests:
         self.roster = tuple(sorted(connection.sites()))
         self.n_features = _agreed_features(connection, self.roster)
         self.doubted: dict[str, str] = {}
-        self.doubts = Doubts()
+        self.doubts = Doubts(len(self.roster), self.n_features)
         self._run, self._own = run, own
         self.masks = False  # whether sums are secured
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know
@@ -114,16 +117,21 @@ class Requests:
         if lost or failed:
             raise RosterChanged(lost | failed, for_good=failed)
 
-    def exchange(self, request: Request, function: LocalFunction) -> Arrays:
-        """Let every node send to its neighbours; nothing comes back here but what the ledger writes."""
+    def exchange(self, request: Request, function: LocalFunction, nodes: Sequence[str]) -> Arrays:
+        """Let nodes send to their neighbours; nothing comes back here but what the ledger writes."""
         sizes = function.check_args(request.args, self.n_features)
-        for response in self.connection.exchange(request, self._positions(self.roster)):
+        for response in self.connection.exchange(request, self._positions(nodes)):
             if response.lost:
                 raise RosterChanged({response.site: response.reason})
             self._accept(response, request, function)
-            for neighbour, arrays in sorted(response.messages.items()):
-                function.check_reply(arrays, sizes)
-                self.enter(function, (response.site,), (neighbour,), describe(arrays))
+            alike: dict[Description, list[str]] = {}  # messages of one form are looked at, and written down, together
+            for neighbour in sorted(response.messages):
+                arrays = response.messages[neighbour]
+                if (description := describe(arrays)) not in alike:
+                    function.check_reply(arrays, sizes)
+                alike.setdefault(description, []).append(neighbour)
+            for description, neighbours in alike.items():
+                self.enter(function, (response.site,), neighbours, description)
         return ()
 
     def enter(self, function: LocalFunction, senders: Names, receivers: Names, description: Description, kind: str = "") -> None:
@@ -140,13 +148,20 @@ class Requests:
         if request.step > 0:  # else it is beside the steps
             self._after[response.site] = request.step
 
+    @property
+    def together(self) -> bool:
+        """Whether sums are looked at, too: single replies cannot be seen, or there are too many to remember."""
+        return self.masks or self.doubts.together
+
     def check_sum(self, function: LocalFunction, args: Arrays, arrays: Arrays) -> None:
-        """Look at a sum whose single terms nobody sees; who is to blame cannot be told."""
+        """Look at a sum, where single terms are not seen or not remembered; who is to blame cannot be told."""
         wrong = self.doubts.about(function, SUM, args, arrays, len(self.roster))
         if wrong:
+            others = f" and {len(self.roster) - SHOWN} others" if len(self.roster) > SHOWN else ""
+            names = f"{', '.join(self.roster[:SHOWN])}{others}"
             raise SiteError(
-                f"the sum of {function.short_name} over {', '.join(self.roster)}: {wrong}; one of these sites gives replies that "
-                "cannot be true: fit without some of them to find it"
+                f"the sum of {function.short_name} over {names}: {wrong}; one of these sites gives replies that cannot be true: "
+                "fit without some of them to find it"
             )
 
     def _wrong(

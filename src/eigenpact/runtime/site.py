@@ -169,14 +169,12 @@ class SiteServer:
         trust: Trust | None = None,
         purse: Purse | None = None,
     ) -> None:
-        if isinstance(X, Entrusted):
-            X, purse = X.rows, X.purse
-        self.name = name
+        X, purse = (X.rows, X.purse) if isinstance(X, Entrusted) else (X, purse)
+        self.name, self._features, self._neighbours = name, features, neighbours
         self.n_features, self.n_entries = int(X.shape[1]), int(getattr(X, "nnz", X.shape[0] * X.shape[1]))
         self._X, self._seen = X, SeenRows(X)
-        self._features, self._neighbours = features, neighbours
-        self._gate, self._secret = gate, secret
-        self._purse = purse or Purse()
+        self.device = self._seen.device
+        self._gate, self._secret, self._purse = gate, secret, purse or Purse()
         self._grain, self._min_rows = (0.0, 1) if gate is None else (gate.policy.grain, gate.policy.min_rows)
         self._secret_streams = gate is None or gate.policy.secret_streams
         self._run, self._epoch, self._last, self._digest = "", -1, 0, ""
@@ -199,6 +197,10 @@ class SiteServer:
         """Write down that a run was refused whose plan was not read."""
         if self._gate is not None:
             self._gate.refused(run, reason)
+
+    def forget_reply(self) -> None:
+        """The last reply has arrived, so that nobody asks for it again: a second request for its step is refused."""
+        self._response = None
 
     def deliver(self, inbox: Mapping[str, Arrays]) -> None:
         """Messages of an exchange, for the next local function."""
@@ -286,8 +288,7 @@ class SiteServer:
 
     def _answer_aside(self, request: Request) -> Response:
         """The digest of the rows, beside the steps: position and kept state stay as they are."""
-        function = find_local(request.function)
-        if function is not rows_digest:
+        if (function := find_local(request.function)) is not rows_digest:
             raise WireError(f"{request.function!r} does not run beside the steps; only {rows_digest.name!r} does")
         sizes = self._check(function, request.args)
         if self._gate is not None:
@@ -377,12 +378,12 @@ class SiteServer:
 
     def _respond(self, request: Request, function: LocalFunction, send: Any, sizes: dict[str, int]) -> Response:
         if request.kind == "exchange":
-            messages = send if isinstance(send, dict) else dict.fromkeys(self._neighbours, send)
-            strangers = set(messages) - set(self._neighbours)
+            each = {name: as_arrays(message) for name, message in send.items()} if isinstance(send, dict) else None
+            packed = dict.fromkeys(self._neighbours, as_arrays(send)) if each is None else each
+            strangers = set(packed) - set(self._neighbours)
             if strangers:
                 raise WireError(f"{function.short_name} at {self.name!r} addresses {sorted(strangers)}, not neighbours")
-            packed = {name: as_arrays(message) for name, message in messages.items()}
-            for arrays in packed.values():
+            for arrays in {id(arrays): arrays for arrays in packed.values()}.values():  # one for all is checked once
                 function.check_reply(arrays, sizes)
             return Response(self.name, messages=packed)
         if request.kind == "local":
@@ -392,8 +393,7 @@ class SiteServer:
         if request.kind == "consider":  # the node's own value in a maximum over the graph: stays here
             (self._kept[MAXIMUM],) = arrays
             return Response(self.name)
-        if self._grain:
-            arrays = self._rounded(function, request.args, arrays)
+        arrays = self._rounded(function, request.args, arrays) if self._grain else arrays
         self._columns = columns_of(arrays, self.n_features)
         if self._session.masked is not None and request.kind == "sum":  # else the digest of the rows: no pad is for it
             arrays = self._session.masked.encode(function, arrays)

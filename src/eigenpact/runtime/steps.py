@@ -26,7 +26,7 @@ from .engine import Connection
 from .fingerprint import ASIDE, DIGEST, rows_digest
 from .journal import Entry, Journal
 from .ledger import COORDINATOR, describe
-from .local import Arrays, LocalFunction, as_arrays, frozen
+from .local import Arrays, LocalFunction, as_arrays, frozen, frozen_copies
 from .plan import Plan
 from .records import check_records, check_result
 from .requests import Perform, RosterChanged
@@ -122,7 +122,7 @@ class Steps(Sessions):
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
         self.account.step, self._setup_entries, self._can_cut = 0, [], True
-        self.doubts = Doubts()
+        self.doubts = Doubts(len(self.roster), self.n_features)
         self._after = dict(self.connection.positions(self._run, self.account.epoch))
         if self.masks:
             self.forget_session()
@@ -209,7 +209,7 @@ class Steps(Sessions):
         function = call.function
         args = as_arrays(call.args)
         if function.keeps:  # what sites keep must not change with the body's own arrays
-            args = tuple(a.copy() for a in args)
+            args = frozen_copies(args)
         args = frozen(args)
         function.check_args(args, self.n_features)
         perform = perform or self.all_from(function, targets)
@@ -333,7 +333,7 @@ class Steps(Sessions):
         self.account.ledger.extend(entry.facts["ledger"])
         self._note_kept(entry, function)
         self.doubts.recall(entry.facts.get("told", {}))
-        if self.masks and request.kind == "sum":  # sums are in the journal, single replies are not: note what they told again
+        if self.together and request.kind == "sum":  # sums are in the journal, single replies are not: note what they told again
             self.check_sum(function, request.args, entry.arrays)
         behind = tuple(name for name in targets if self._after.get(name, 0) < request.step and name not in self._missing)
         if self._over or not behind or not (function.setup or function.keeps):
@@ -347,7 +347,10 @@ class Steps(Sessions):
             if behind != targets:
                 self.all_from(function, behind)(request)
             elif not _same(perform(request), entry.arrays) and function.setup:
-                raise JournalError(f"{self._journal.path}: the sites' data changed since the journal was written; start afresh")
+                raise JournalError(
+                    f"{self._journal.path}: the sites' data changed since the journal was written, or an earlier release of "
+                    "eigenpact wrote it, whose sums end in other digits; start afresh"
+                )
             self.note_told(function, request.args)
         except RosterChanged as change:  # first replay all that was reached with these sites
             self._missing |= change.lost

@@ -62,6 +62,9 @@ class PassingOn(Connection):
     def n_features(self) -> Mapping[str, int]:
         return self._connection.n_features()
 
+    def measured(self, usual: Costs) -> Costs:
+        return self._connection.measured(usual)
+
     def announce(self, run: str, *plans: Plan) -> tuple[int, Mapping[str, str]]:
         return self._connection.announce(run, *plans)
 

@@ -279,7 +279,7 @@ class FAPS:
             reason = f"max_rounds reached before the captured variance settled; {known}; raise max_rounds, or use solver='krylov'"
         if settled and verdict.lost:
             reason += ": a direction was missed"
-        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, converged, reason, cut=verdict.cut)
+        return verdict.solution(converged, reason)
 
 
 def _details(estimate: float, watched: Array, setup: Setup) -> dict[str, float]:

@@ -5,8 +5,8 @@ Problem
 
 Rounds
     The coordinator keeps an orthonormal basis Q (d x m) and the exact products C Q (``expansion.py``, lines numbered there).
-    1. B <- a random orthonormal block Omega (d x (k + 4)); before it, if there is one, a start: one-shot, or the proxy's leading
-       eigenvectors
+    1. B <- a random orthonormal block Omega (d x b, b = k + max(4, k // 5)); before it, if there is one, a start:
+       one-shot, or the proxy's leading eigenvectors
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B], C Q <- [C Q, C B]; Rayleigh-Ritz on span(Q): T = Q^T C Q, leading eigenvectors Z = Q Y
@@ -21,15 +21,15 @@ Rounds
     of its blocks failed to halve the residual it is given up, and line 7 takes the residuals of the Ritz vectors instead.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 4), with a proxy or a one-shot start d x (k + max(k, 4)), once d x (2k + 4), and at most once, where one
+    Y_i^T Y_i B (d x b, with a proxy or a one-shot start d x (k + max(k, 4)), once d x (k + b), and at most once, where one
     variance dwarfs the others, for a basis of the whole space) each round, to be summed.  Whoever sees the single replies of
     enough rounds can solve for Y_i^T Y_i.
     With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
     ``At`` is used for a proxy at the coordinator's own site only: the model is computed where the rows are, nothing travels.
 
 Cost
-    8 d (k + 4) bytes each way and 4 n_i d (k + 4) flops per site and round, with a proxy nearly twice that; the coordinator keeps
-    2 max_blocks d (k + 4) numbers, with a one-shot start half as many more.
+    8 d b bytes each way and 4 n_i d b flops per site and round, with a proxy nearly twice that; the coordinator keeps
+    2 max_blocks d b numbers, with a one-shot start half as many more.
 
 Guarantee
     Called converged, the answer is the leading subspace with a probability of at least 1 - 1e-6 over the seed, whatever the data,
@@ -51,6 +51,7 @@ References
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,11 @@ from ...numerics.krylov_space import KrylovSpace, Ritz, leading_eigenpairs
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.rows import Rows
 from ...runtime import At, Progress, Site, local
-from ..expansion import begin, check_expansion, expand
+from ..expansion import BLOCKS, begin, check_expansion, expand
 from ..goal import EXACT_ANGLE, Goal
 from ..method import method
 from ..products import PRODUCTS
+from ..rough import tolerance_allows
 from ..setup import CENTRE, Setup, rows_of
 from ..solution import Solution, State
 from ..stand import width_of
@@ -125,14 +127,15 @@ class Krylov:
     angle_tol : float, optional
         Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
         is 1e-8, or what rounding allows.
-    max_blocks : int
-        At most this many blocks of k + 4 columns are kept, at least 3.
+    max_blocks : int, optional
+        At most this many blocks of k + max(4, k // 5) columns are kept, at least 3; by default 30, or up to 60 where these take
+        no more than 1 GiB with their products.
     """
 
     start: Start = "random"
     proxy: str | int | Array | None = None
     angle_tol: float | None = None
-    max_blocks: int = 30
+    max_blocks: int | None = None
 
     name = "krylov"
     default_angle = EXACT_ANGLE
@@ -141,11 +144,25 @@ class Krylov:
         check_expansion(self.start, self.angle_tol, self.max_blocks)
 
     async def fit(self, setup: Setup, start: Array | None = None, state: State | None = None) -> Solution:
-        """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed."""
+        """Expand, project, confirm, restart until the answer is good enough and nothing can have been missed.
+
+        In single precision first, where the tolerance allows it; in double if that leaves a doubt.
+        """
+        rounds = 0
+        if tolerance_allows(setup) and (state is None or state["rough"]):
+            found = await self._expanded(replace(setup, rough=True), start, state)
+            rounds = int(found.notes["rounds"])
+            if (found.converged and found.cut == "clear") or rounds >= setup.max_rounds:
+                return found
+            start, state = found.basis, None
+        return await self._expanded(setup, start, state, rounds)
+
+    async def _expanded(self, setup: Setup, start: Array | None, state: State | None, rounds: int = 0) -> Solution:
+        """The answer by products of the precision that the set-up says; ``rounds`` were used before."""
         width = width_of(setup)
-        merged, rounds = np.zeros((setup.n_features, 0)) if state is None else state["W"], 0
+        merged = np.zeros((setup.n_features, 0)) if state is None else state["W"]
         if state is None and start is None and self.start == "one-shot":
-            merged, rounds = await merged_directions(setup, width, self.max_blocks * width), 1
+            merged, rounds = await merged_directions(setup, width, (self.max_blocks or BLOCKS) * width), 1
             start = orthonormalize(merged[:, :width])
             await Progress(basis=start)
         proxy = self._proxy(setup, merged)
@@ -154,7 +171,7 @@ class Krylov:
                 start = await _model(setup, KrylovSpace.empty(setup.n_features), width, FIRST_ACCURACY, proxy)
             state = await begin(setup, start, rounds)  # lines 1, 3
 
-        facts = {"W": merged, "doubts": state.get("doubts", np.array([0.0, np.inf]))}
+        facts = {"W": merged, "doubts": state.get("doubts", np.array([0.0, np.inf])), "rough": np.array(float(setup.rough))}
 
         async def model(space: KrylovSpace, ritz: Ritz, residual: float) -> Array:  # line 7
             doubts, before = facts["doubts"].tolist()

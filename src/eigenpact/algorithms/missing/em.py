@@ -176,7 +176,7 @@ async def _climb(setup: ObservedSetup, climb: Climb, goal: Goal, rounds: int) ->
         details = {} if climb.angle is None else {"angle": climb.angle}
         await Progress(basis=U, objective=_told(setup, climb), kkt=_residual(setup, climb), details=details)
         over = rounds >= setup.max_rounds or climb.stalled or _without_noise(setup, climb.model)
-        if over or goal.met(_residual(setup, climb), climb.angle, U):  # line 5
+        if over or goal.met(_residual(setup, climb), climb.angle):  # line 5
             return climb, rounds
 
 
@@ -201,9 +201,8 @@ def _without_noise(setup: ObservedSetup, model: Model) -> bool:
 
 def _at_rest(setup: ObservedSetup, climb: Climb, goal: Goal) -> bool:
     """Whether the goal is met, or nearly so where rounding errors allow no more."""
-    U, _ = climb.model.components()
     near = climb.stalled and climb.angle is not None and climb.angle <= ROUGH
-    return near or goal.met(_residual(setup, climb), climb.angle, U)
+    return near or goal.met(_residual(setup, climb), climb.angle)
 
 
 def _better_frame(frame: Frame, model: Model, verdict: Expected, n: int) -> Frame:

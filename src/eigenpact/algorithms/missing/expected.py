@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...numerics.certificate import Behind, Certificate, certify
+from ...numerics.directions import new_directions
 from ...numerics.krylov_space import KrylovSpace, Ritz
-from ...numerics.linalg import Array, new_directions, orthonormalize
+from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import largest_sine
 from ...numerics.ppca import Model, expected_scatter_action
 from ...runtime import Progress, Site, Sum, local

@@ -6,9 +6,7 @@ from typing import Any
 
 from ...runtime import Reply
 from ...runtime.prepared import kept_as
-
-OF_ROWS = ("own", "within")
-"""What the set-up keeps of the rows as they were (``setup.py``): it is forgotten with every step."""
+from ...runtime.rare import OF_ROWS
 
 
 def names_for(kind: str) -> tuple[str, ...]:

@@ -84,26 +84,26 @@ def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: f
     >>> fit_scores(M, np.array([[True, True, False]]), U, np.zeros((1, 1)), 1)[0]
     array([[2.]])
     """
-    E = R * W
-    G = E @ U
+    weights = W.astype(np.float64)
+    E = R * weights
+    G, first = E @ U, V
     P, size = G, np.einsum("ij,ij->i", G, G)
     enough = good_enough**2 * float(size.sum())
     rounding = np.finfo(float).eps ** 2 * np.maximum(size, np.einsum("ij,ij->i", E, E))  # a gradient below it has no direction
     for _ in range(steps):
         if float(size.sum()) <= enough:
             break
-        Q = P @ U.T
-        E = Q * W
-        bent = np.einsum("ij,ij->i", E, E)
+        Q = np.matmul(P, U.T, out=E)
+        Q *= weights
+        bend = Q @ U  # its product with P is the square of what trusted entries show of P
+        bent = np.einsum("ij,ij->i", P, bend)
         seen = bent > UNSEEN * np.einsum("ij,ij->i", P, P)  # a direction that no trusted entry shows has no length
         length = np.divide(size, bent, out=np.zeros_like(size), where=seen & (size > rounding))[:, None]
         V = V + length * P
-        Q *= length
-        R = R - Q
-        G = (R * W) @ U
+        G = G - length * bend
         size_prev, size = size, np.einsum("ij,ij->i", G, G)
         P = G + np.divide(size, size_prev, out=np.zeros_like(size), where=size_prev > 0)[:, None] * P
-    return V, R
+    return V, R - np.matmul(V - first, U.T, out=E)
 
 
 def remove_errors(M: Array, observed: Mask | None, U: Array, first: float, last: float) -> tuple[Array, Mask]:

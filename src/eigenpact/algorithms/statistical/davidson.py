@@ -4,7 +4,8 @@ Problem
     Find the leading k eigenvectors of C = sum_i Y_i^T Y_i (d x d), site i holding the centred rows Y_i (n_i x d).
 
 Rounds
-    1. B <- a random orthonormal block (d x (k + 4)); before it, if asked for, the one-shot merge of the sites' own directions
+    1. B <- a random orthonormal block (d x b, b = k + max(4, k // 5)); before it, if asked for, the one-shot merge of the
+       sites' own directions
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B]; Rayleigh-Ritz on span(Q): leading Ritz pairs (theta_j, z_j), residuals r_j = C z_j - theta_j z_j
@@ -70,14 +71,15 @@ class Davidson:
     angle_tol : float, optional
         Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
         is 1e-8, or what rounding allows.
-    max_blocks : int
-        At most this many blocks of k + 4 columns are kept, at least 3.
+    max_blocks : int, optional
+        At most this many blocks of k + max(4, k // 5) columns are kept, at least 3; by default 30, or up to 60 where these take
+        no more than 1 GiB with their products.
     """
 
     proxy: str | int | Array | None = None
     start: Start = "random"
     angle_tol: float | None = None
-    max_blocks: int = 30
+    max_blocks: int | None = None
 
     name = "davidson"
     default_angle = EXACT_ANGLE
@@ -95,7 +97,7 @@ class Davidson:
             return await expand(setup, None, state, goal=goal, max_blocks=self.max_blocks)
 
         async def corrections(_: KrylovSpace, ritz: Ritz, __: float) -> Array:  # line 7
-            return await inverse.apply(ritz.residual, ritz.values[: ritz.Z.shape[1]] + inverse.mu)
+            return await inverse.apply(ritz.residual, ritz.values[: ritz.k] + inverse.mu)
 
         facts = {"facts": inverse.facts()}
         return await expand(setup, corrections, state, goal=goal, max_blocks=self.max_blocks, facts=facts)  # lines 2 to 7

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...numerics.certificate import certify
+from ...numerics.directions import new_directions
 from ...numerics.krylov_space import KrylovSpace
-from ...numerics.linalg import Array, new_directions, top_eigenpairs
+from ...numerics.linalg import Array, top_eigenpairs
 from ...numerics.metrics import kkt, largest_sine
 from ...runtime import Progress, Sum
 from ..expansion import ritz_gap_angle

@@ -4,7 +4,8 @@ Problem
     Find the leading k eigenvectors of C = sum_i Y_i^T Y_i (d x d), site i holding the centred rows Y_i (n_i x d).
 
 Rounds
-    1. B <- a random orthonormal block (d x (k + 4)); before it, if asked for, the one-shot merge of the sites' own directions
+    1. B <- a random orthonormal block (d x b, b = k + max(4, k // 5)); before it, if asked for, the one-shot merge of the
+       sites' own directions
     2. for each round:
     3.     the coordinator sends B; every site returns Y_i^T (Y_i B); the sum is C B
     4.     Q <- [Q, B]; Rayleigh-Ritz on span(Q): leading Ritz vectors Z and their residuals R = C Z - Z Theta
@@ -16,12 +17,12 @@ Rounds
     span of the next Lanczos block, and as many directions for the proof.
 
 Leaves the site
-    Y_i^T Y_i B (d x (k + 4), from a one-shot start d x (k + max(k, 4)), and at most once, where one variance dwarfs the others,
+    Y_i^T Y_i B (d x b, from a one-shot start d x (k + max(k, 4)), and at most once, where one variance dwarfs the others,
     for a basis of the whole space) each round, to be summed.  Whoever sees the single replies of enough rounds can solve for
     Y_i^T Y_i.  With ``start="one-shot"`` also the leading directions (see ``algorithms/start.py``).
 
 Cost
-    8 d (k + 4) bytes each way and 4 n_i d (k + 4) flops per site and round; the coordinator keeps 2 max_blocks d (k + 4) numbers.
+    8 d b bytes each way and 4 n_i d b flops per site and round; the coordinator keeps 2 max_blocks d b numbers.
 
 Differences from the paper
     The paper names distributed Lanczos and its rate O(sqrt(lambda_1 / delta) log(d / (p eps))) for k = 1 (Section 2.2.2, Table
@@ -63,13 +64,14 @@ class Lanczos:
     angle_tol : float, optional
         Stop as soon as the estimated sine of the largest angle to the exact answer is at most this; without ``tol`` the default
         is 1e-8, or what rounding allows.
-    max_blocks : int
-        At most this many blocks of k + 4 columns are kept, at least 3.
+    max_blocks : int, optional
+        At most this many blocks of k + max(4, k // 5) columns are kept, at least 3; by default 30, or up to 60 where these take
+        no more than 1 GiB with their products.
     """
 
     start: Start = "random"
     angle_tol: float | None = None
-    max_blocks: int = 30
+    max_blocks: int | None = None
 
     name = "lanczos"
     default_angle = EXACT_ANGLE

@@ -269,7 +269,7 @@ class ShiftInvert:
             reason = f"all iterations of Algorithm 1 done; {known}"
         else:
             reason = f"all iterations of Algorithm 1 done, but not at the answer; {known}; give a smaller gap=, or use 'davidson'"
-        return Solution(verdict.basis, verdict.values, verdict.kkt, verdict.angle, finished and right, reason, cut=verdict.cut)
+        return verdict.solution(finished and right, reason)
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ def _comparison(runs: list[Run], pooled: Array, pooled_seconds: float, pooled_by
 
 
 def _explanation(pca: FederatedPCA, shape: tuple[int, int]) -> str:
-    from ...numerics.certificate import OVERSAMPLING
+    from ...numerics.certificate import spare
 
     n, d = shape
     return (
@@ -117,7 +117,7 @@ def _explanation(pca: FederatedPCA, shape: tuple[int, int]) -> str:
         "the rows stayed at their sites.  The sine of the angle says how far its answer is from scikit-learn's PCA of the pooled "
         "rows; 1e-15 is rounding error.  In the set-up rounds sites told their numbers of rows, the sums of their columns and "
         "their spread; then came the products or sums that the solver asked for.  gram sends every site's scatter matrix once, "
-        f"which is short for {d} features; krylov sends {d} x {COMPONENTS + OVERSAMPLING} numbers a round, subspace "
+        f"which is short for {d} features; krylov sends {d} x {COMPONENTS + spare(COMPONENTS)} numbers a round, subspace "
         f"{d} x {COMPONENTS}, which is far shorter "
         "when there are thousands of features.  The coordinator sees each site's reply before it adds them up.  This is "
         f"everything that left each site with {pca.solver_}:"
