@@ -68,7 +68,11 @@ table-%: $(VENV)/test.stamp
 papers: $(VENV)/test.stamp ## every table and figure of the papers that fits in MINUTES=90, and a page for each paper (ONLY="faps-table4" for some)
 	$(BIN)/python -m benchmarks.papers $(ONLY) --minutes $(MINUTES)
 
-bench: $(VENV)/test.stamp ## time the runtime, and fits beside scikit-learn's in the same run; writes docs/results/speed.md
+$(VENV)/bench.stamp: $(VENV)/test.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/bench.stamp ## time the runtime, and fits beside other packages' in the same run; writes docs/results/speed.md
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.results speed --size paper --page
 

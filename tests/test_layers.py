@@ -58,7 +58,7 @@ NAMED_ABOVE = {
 READS_ROWS_FOR_LOCALS = {
     "rows_of",
     "_spread_by_feature",
-    "_own_mean",
+    "own_mean_of",
     "_check_trace",
     "entries_of",
     "covariance_of",

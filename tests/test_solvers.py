@@ -14,7 +14,8 @@ from eigenpact.estimators.registry import all_solvers
 def test_the_front_door_shows_what_users_need_and_nothing_else() -> None:
     estimators = {"FederatedPCA", "PersonalizedPCA", "PrivatePCA", "RobustPCA", "GraphPCA", "GraphKernelPCA"}
     modules = {"datasets", "engines", "errors", "export", "imports", "metrics", "plot", "pp", "prepare", "solvers"}
-    assert set(dir(ep)) == estimators | modules | {"audit", "suggest_components", "load_model", "save_model", "Secured"}
+    others = {"audit", "suggest_components", "load_model", "save_model", "OnDevice", "Secured"}
+    assert set(dir(ep)) == estimators | modules | others
     assert all(getattr(ep, name) is not None for name in dir(ep))
     for name, place in {"Krylov": "solvers", "InputError": "errors"}.items():
         with pytest.raises(AttributeError, match=f"'eigenpact' has no attribute '{name}'; there is eigenpact.{place}.{name}"):

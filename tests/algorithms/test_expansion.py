@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import eigenpact as ep
+from eigenpact.algorithms import expansion
 from eigenpact.algorithms.stand import HINDSIGHT, SAFETY, Past
 from eigenpact.errors import InputError
+from eigenpact.numerics.certificate import certify
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import largest_sine
 
@@ -165,17 +168,67 @@ def test_hindsight() -> None:
     def at(angle: float) -> Matrix:
         return np.array([[np.cos(angle)], [np.sin(angle)], [0.0]])
 
-    Z, past = at(0.0), Past.empty(3).add(at(1e-2), 1e-1)
-    assert Past.empty(3).factor(Z, 1e-9) == 1.0
+    Z, past = at(0.0), Past.empty().add(at(1e-2), 1e-1)
+    assert Past.empty().factor(Z, 1e-9) == 1.0
     assert past.factor(Z, 1e-9) == 1.0
     past = past.add(at(1e-3), 1e-2)
     assert past.factor(Z, 1e-9) == pytest.approx(SAFETY * 0.1, rel=1e-3)
     assert past.factor(Z, 9e-3) == 1.0
-    assert Past.empty(3).add(at(1e-2), 1e-2).add(at(1e-3), 1e-3).factor(Z, 1e-9) == 1.0
+    assert Past.empty().add(at(1e-2), 1e-2).add(at(1e-3), 1e-3).factor(Z, 1e-9) == 1.0
     for _ in range(HINDSIGHT):
         past = past.add(Z, 0.1)
     assert past.bases.shape == (3, HINDSIGHT)
     assert past.factor(Z, 1e-9) == 0.0
+
+
+def test_hindsight_is_the_same_inside_a_space_and_outside() -> None:
+    """Bases as columns in Q, of which there are more from round to round, have the angles that they have in all features."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(30, 9)))[0]
+    inside, outside = Past.empty(), Past.empty()
+    for m, bound in ((5, 1e-1), (7, 1e-2)):
+        T = np.linalg.qr(np.eye(m, 2) + 0.02 * bound * rng.normal(size=(m, 2)))[0]
+        inside, outside = inside.add(T, bound), outside.add(Q[:, :m] @ T, bound)
+    Z = np.eye(9, 2)
+    assert inside.factor(Z, 1e-9) == pytest.approx(outside.factor(Q @ Z, 1e-9), rel=1e-9) != 1.0
+    turned = inside.outside(Q)
+    np.testing.assert_allclose(turned.bases, outside.bases, atol=1e-14)
+    assert not turned.inside
+    assert Past.of(inside.state()).inside
+    assert not Past.of(turned.state()).inside
+
+
+def test_a_proof_is_looked_for_only_where_it_can_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far fewer times than there are rounds; rounds and answer are those of looking each time."""
+    sites, truth = gap_problem(0.97, 0, m=2, n=200)
+    looks: list[int] = []
+
+    def counted(*args: Any) -> Any:
+        looks[-1] += 1
+        return certify(*args)
+
+    monkeypatch.setattr(expansion, "certify", counted)
+    found = []
+    for soon in (expansion.SOON, np.inf):
+        monkeypatch.setattr(expansion, "SOON", soon)
+        looks.append(0)
+        found.append(ep.FederatedPCA(1, solver="krylov", center=False, random_state=0).fit(sites))
+    assert found[0].n_rounds_ == found[1].n_rounds_
+    np.testing.assert_array_equal(found[0].components_, found[1].components_)
+    assert found[0].angle_estimate_ == pytest.approx(found[1].angle_estimate_, rel=1e-6)
+    assert largest_sine(found[0].components_.T, truth) <= 1e-8
+    assert looks[0] < looks[1] / 2
+
+
+def test_more_blocks_are_kept_where_they_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default thirty, or as many as fit, up to sixty; a number that was given counts."""
+    setup: Any = SimpleNamespace(n_components=6, n_features=1000, n_samples=1000)
+    assert expansion._most_columns(setup, None, 6) == 60 * 10
+    assert expansion._most_columns(setup, 7, 6) == 7 * 10
+    monkeypatch.setattr(expansion, "NUMBERS", 2 * 1000 * 10 * 40)
+    assert expansion._most_columns(setup, None, 6) == 40 * 10
+    setup.n_features = 10**9
+    assert expansion._most_columns(setup, None, 6) == 30 * 10
 
 
 @pytest.mark.parametrize("solver", ["lanczos", "davidson"])

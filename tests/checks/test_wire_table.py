@@ -28,6 +28,7 @@ RING = "ring:2"
 SETUP = "Set-up of every solver of FederatedPCA and PersonalizedPCA"
 SUMS = "Products with the pooled scatter"
 GOSSIP = "Graph: averages by gossip"
+TREE = "Graph: sums along a tree"
 MOMENTS = "Set-up of every solver of PrivatePCA"
 AGREED = {"count_and_sum", "spread", "keep_centre"}
 SIZES = {"own_directions": {"k": K}, "pass_over": {"q": K + 1}}
@@ -74,6 +75,8 @@ PROJECTION = (
 )
 TRACKING = "Graph: tracking"
 TRACKED = {"send_own", "mix", "pass_on_maximum"}
+TREE_KRYLOV = "Graph: block Krylov along a tree"
+ALONG_TREE = {"send_up", "send_down"}
 METHODS = {
     **{f"one-shot, {merge}": merged(merge) for merge in ("average", "sign", "projection", "stack", "svd")},
     "one-shot, unconfirmed": Method(joint(ep.solvers.OneShot(confirm=False)), (SETUP, "one-shot"), AGREED | {"own_directions"}),
@@ -81,10 +84,12 @@ METHODS = {
     "hot-potato, unconfirmed": Method(joint(ep.solvers.HotPotato(confirm=False)), (SETUP, "hot-potato"), AGREED | {"pass_over"}),
     "projection-consensus": Method(
         on_ring("projection-consensus"),
-        (*PROJECTION, GOSSIP),
-        TRACKED
+        (*PROJECTION, TREE),
+        ALONG_TREE
         | {
+            "pass_on_maximum",
             "send_rows",
+            "send_feature_sums",
             "send_mean_values",
             "offer_frame",
             "offer_sign",
@@ -94,11 +99,11 @@ METHODS = {
             "send_scores",
         },
     ),
-    "random-features": Method(on_ring("random-features"), (GOSSIP, TRACKING), TRACKED),
+    "random-features": Method(on_ring("random-features"), (TREE, TREE_KRYLOV), ALONG_TREE),
     "landmarks": Method(
         on_ring("landmarks", landmarks=np.random.default_rng(2).normal(size=(20, D))),
-        (GOSSIP, TRACKING),
-        TRACKED,
+        (TREE, TREE_KRYLOV),
+        ALONG_TREE,
     ),
     "GraphPCA": Method(ep.GraphPCA(K, graph=RING, random_state=0), (GOSSIP, TRACKING), TRACKED),
     "neighbourhood": Method(on_ring("neighbourhood"), ("neighbourhood",), {"send_rows"}),
@@ -161,7 +166,9 @@ def test_the_state_of_hot_potato_goes_round_once(label: str) -> None:
 
 @pytest.mark.parametrize("label", [label for label, method in METHODS.items() if hasattr(method.model, "graph")])
 def test_messages_on_a_graph_stay_on_its_edges(label: str) -> None:
-    """Every node sends to both its neighbours, and to nobody else: there is no coordinator."""
+    """Every node sends to both its neighbours, or along a tree, and to nobody else: there is no coordinator."""
     names = list(ROWS)
     edges = {(name, names[(i + step) % len(names)]) for i, name in enumerate(names) for step in (-1, 1)}
+    if METHODS[label].functions == ALONG_TREE:  # of the ring, all edges but the one that is farthest from the root, n0
+        edges -= {("n2", "n3"), ("n3", "n2")}
     assert {(m.sender, m.receiver) for m in fitted(label).ledger_} == (edges if label != "own" else set())

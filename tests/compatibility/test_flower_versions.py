@@ -37,7 +37,7 @@ def test_a_site_of_the_last_release_takes_part(parties: FlowerParties, caplog: p
     """With the bits of one process, where sums are exact in any order; it is named, so it really had the last release."""
     options = {"solver": "gram", "max_rounds": 300, "random_state": 0}
     with caplog.at_level(logging.INFO, "eigenpact.coordinator"):
-        engine = ep.engines.Flower(parties.folder / "coordinator", round_timeout=60)
+        engine = ep.engines.Flower(parties.folder / "coordinator", round_timeout=120)
         found = ep.FederatedPCA(2, engine=engine, **options).fit()
     alone = ep.FederatedPCA(2, **options).fit(party.tables())
     assert found.components_.tobytes() == alone.components_.tobytes()

@@ -53,7 +53,7 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 PRINTED = doctest.OutputChecker()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
-HERE = {"audit", "compare", "describe", "export", "fit", "show", "transform"}
+HERE = {"audit", "compare", "describe", "export", "fit", "show", "suggest", "transform"}
 """Subcommands of eigenpact that start no other process and are run in this one; ``tests/cli/test_cli.py`` starts real ones."""
 
 SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower", "reproduce-the-papers.md": "reproduce"}

@@ -110,3 +110,12 @@ def test_pages_of_papers_say_what_ran_and_what_did_not(monkeypatch: pytest.Monke
     assert papers.remember(tmp_path, ["a"], {"a": "late"}) == {"a": "late"}
     assert papers.remember(tmp_path, ["b"], {"b": "failed"}) == {"a": "late", "b": "failed"}
     assert papers.remember(tmp_path, ["a", "b"], {}) == {}
+
+
+def test_the_last_lines_name_misses_without_a_reason(made: Any, rows: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """CI keeps the end of what was printed: a table of a hundred rows fails by name."""
+    table = importlib.import_module("benchmarks.table")
+    assert table.print_rows("family", rows, markdown=False)
+    assert capsys.readouterr().err == ""
+    assert not table.print_rows("family", [made.Row("T5, rounds", "<= 3", "4", False), *rows], markdown=False)
+    assert capsys.readouterr().err == "missed without a recorded reason: T5, rounds: 4 (bar <= 3)\n"

@@ -20,6 +20,7 @@ from eigenpact.algorithms.personalized import parts, perpca, start, varpro
 from eigenpact.algorithms.personalized.parts import agree_on_parts
 from eigenpact.algorithms.setup import Problem, agree
 from eigenpact.runtime import (
+    Agreed,
     At,
     Chain,
     Connection,
@@ -50,6 +51,7 @@ from tests.engines.functions import (
     knocks,
     mean_score,
     orthogonality,
+    own_width,
     pass_on,
     seen,
     some_rows,
@@ -163,6 +165,16 @@ async def maximum_on_graph() -> Any:
     return await Max(action, np.eye(20, 2)), await Max(action, -np.eye(20, 2))
 
 
+async def in_turn() -> Any:
+    """Exchange and Local at some nodes while the others wait; and a value that all have."""
+    await Local(begin_average)
+    for name in sorted(ring()):
+        await Exchange(average, nodes=(name,))
+        await Local(end_average, nodes=ring()[name][:1])
+    await Local(begin_average, nodes=("accra",))
+    return await Max(averaged, np.float64(1)), await Max(averaged, np.float64(-1)), await Agreed(own_width)
+
+
 async def addresses() -> Any:
     """Exchange: a message of its own shape for some neighbours, none for others, and messages without arrays."""
     await Exchange(addressed)
@@ -189,6 +201,7 @@ CASES: tuple[Case, ...] = (
     Case("Chain", program=chains),
     Case("Local", program=kept),
     Case("Exchange on a ring", program=consensus, graph=ring()),
+    Case("Exchange at some nodes", program=in_turn, graph=ring()),
     Case("Exchange with addresses", program=addresses, graph=ring()),
     Case("Exchange one way", program=consensus, graph=directed_ring()),
     Case("Exchange one way with addresses", program=addresses, graph=directed_ring()),

@@ -78,6 +78,12 @@ def averaged(site: Site, sign: Any) -> Any:
     return sign * site.kept["x"]
 
 
+@local(sends={"d": ""})
+def own_width(site: Site) -> Any:
+    """How many features there are, which all nodes know."""
+    return float(site.X.shape[1])
+
+
 def _averaged(site: Site) -> Any:
     total = site.kept["x"].copy()
     for (x,) in site.inbox.values():

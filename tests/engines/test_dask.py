@@ -157,6 +157,18 @@ def test_personalized_is_orthonormal_after_every_round(client: Any) -> None:
     assert np.array_equal(found[0][0], expected[0][0])
 
 
+@pytest.mark.parametrize(("solver", "tol"), [("gram", None), ("gram", 1e-4), ("krylov", 1e-4)])
+def test_single_precision_has_the_same_bits(client: Any, solver: str, tol: float | None) -> None:
+    """Workers multiply float32 rows as one process does."""
+    X = (np.random.default_rng(0).normal(size=(3000, 130)) * 0.9 ** np.arange(130) + 3).astype(np.float32)
+    sites = {"A": X[:1500], "B": X[1500:]}
+    options: dict[str, Any] = {"solver": solver, "tol": tol, "random_state": 0}
+    here = ep.FederatedPCA(5, **options).fit(sites)
+    there = ep.FederatedPCA(5, engine=ep.engines.Dask(client), **options).fit(sites)
+    assert any(message.function.startswith("rough") for message in there.ledger_)
+    assert there.components_.tobytes() == here.components_.tobytes()
+
+
 def test_a_proxy_is_refused(client: Any) -> None:
     """No site is in the coordinator's process, so none can help without travelling."""
     solver, options = SOLVERS["krylov-proxy"]
@@ -256,6 +268,20 @@ def test_a_dask_array_is_fitted_where_it_lies(client: Any, array: Any, monkeypat
     assert not hasattr(pca, "feature_names_in_")
     with client.as_current():
         equals_pooled(pca, array.compute())
+
+
+def test_many_blocks_cost_no_more_messages_than_few(client: Any) -> None:
+    """As many blocks as 64 workers would hold, of unequal sizes, on three: a site is a worker, and so is a message."""
+    sizes = tuple(20 + 3 * (i % 7) for i in range(70))
+    X = np.random.default_rng(0).normal(size=(sum(sizes), 12)) * np.linspace(5, 1, 12) + 3
+    ledgers = []
+    for chunks in (sizes, (len(X) // 3, len(X) // 3, len(X) - 2 * (len(X) // 3))):
+        pca = ep.FederatedPCA(3, solver="krylov", engine=ep.engines.Dask(client), random_state=0)
+        pca.fit(client.persist(da.from_array(X, chunks=(chunks, 12))))
+        equals_pooled(pca, X)
+        assert set(pca.sites_) <= {"worker-0", "worker-1", "worker-2"}
+        ledgers.append(len(pca.ledger_) / len(pca.sites_))
+    assert ledgers[0] == ledgers[1] == 2 * (pca.n_rounds_ + pca.n_setup_rounds_)
 
 
 def test_a_dask_dataframe_is_fitted_where_it_lies(client: Any) -> None:

@@ -10,10 +10,9 @@ import shutil
 import signal
 import ssl
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,7 +50,7 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlowerParties]
 @pytest.fixture(scope="module")
 def engine(parties: FlowerParties) -> Iterator[Any]:
     """One Flower run for all tests of this module."""
-    with ep.engines.Flower(parties.folder / "coordinator", round_timeout=60).open() as connected:
+    with ep.engines.Flower(parties.folder / "coordinator", round_timeout=120).open() as connected:
         yield connected
 
 
@@ -195,28 +194,54 @@ def status_of(request: urllib.request.Request, context: ssl.SSLContext) -> int:
         return error.code
 
 
+def outcome_with_quito_killed(
+    parties: FlowerParties, moment: Callable[[list[dict[str, Any]]], bool], fit: Callable[[], Any]
+) -> Any:
+    """What a fit gives, or the error that it ends with, where all processes of quito are killed once its ledger says so.
+
+    quito is started again then.  Where the machine is so busy that Flower loses another node in the same run, too, once more.
+    """
+    path = parties.folder / "quito" / "ledger.jsonl"
+    for tries_left in (2, 1, 0):
+        before, over, outcome = len(read_site_ledger(path)), threading.Event(), None
+
+        def kill(before: int = before, over: threading.Event = over) -> None:
+            while not over.wait(0.1):
+                if moment(read_site_ledger(path)[before:]):
+                    parties.signal("quito", signal.SIGKILL)
+                    return
+
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
+        try:
+            outcome = fit()
+        except TooFewSitesError as error:
+            outcome = error
+        finally:
+            over.set()
+            thread.join()
+            if parties.nodes["quito"].poll() is not None:
+                parties.start_sites("quito")
+        others_lost = [name for name in NAMES if name != "quito" and isinstance(outcome, Exception) and name in str(outcome)]
+        if not (others_lost and tries_left):
+            break
+    return outcome
+
+
 def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits once, goes on without it, and has the bits of the rest; started again, the node takes part again."""
     monkeypatch.setattr(engine, "min_sites", 2)
-    monkeypatch.setattr(engine, "round_timeout", 75.0)
-    path = parties.folder / "quito" / "ledger.jsonl"
-    before = len(read_site_ledger(path))
-
-    def kill() -> None:
-        while len(read_site_ledger(path)) < before + 2:  # admitted, and the first reply sent
-            time.sleep(0.1)
-        parties.signal("quito", signal.SIGKILL)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    pca = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
-    thread.join(1)
+    monkeypatch.setattr(engine, "round_timeout", 90.0)
+    pca = outcome_with_quito_killed(
+        parties,
+        lambda rows: len(rows) >= 2,  # admitted, and the first reply sent
+        ep.FederatedPCA(3, solver="gram", engine=engine).fit,
+    )
     here = ep.FederatedPCA(3, solver="gram").fit({name: X for name, X in three_sites().items() if name != "quito"})
     assert pca.sites_ == ("accra", "lima")
     np.testing.assert_array_equal(pca.components_, here.components_)
     (lost,) = [m for m in pca.ledger_ if m.note.startswith("lost")]
     assert (lost.sender, lost.epoch) == ("quito", 0)
-    parties.start_sites("quito")
     monkeypatch.undo()
     again = ep.FederatedPCA(3, solver="gram", engine=engine).fit()
     assert again.sites_ == tuple(sorted(NAMES))
@@ -227,23 +252,12 @@ def test_a_node_killed_in_a_secured_run_stops_it_until_it_is_back(
 ) -> None:
     """Going on would show its part; started again, it takes part in new keys, and the answer has the bits of one process."""
     monkeypatch.setattr(engine, "min_sites", 2)
-    monkeypatch.setattr(engine, "round_timeout", 75.0)
-    path = parties.folder / "quito" / "ledger.jsonl"
-    before = len(read_site_ledger(path))
-
-    def kill() -> None:
-        while sum(row.get("kind") == "sum" for row in read_site_ledger(path)[before:]) < 1:
-            time.sleep(0.1)
-        parties.signal("quito", signal.SIGKILL)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
+    monkeypatch.setattr(engine, "round_timeout", 90.0)
     options: dict[str, Any] = {"solver": "gram", "random_state": 0, "secure": True}
     journaled = ep.FederatedPCA(3, engine=engine, journal=tmp_path / "journal", **options)
-    with pytest.raises(TooFewSitesError, match="going on without quito would show what only quito has; bring quito back"):
-        journaled.fit()
-    thread.join(1)
-    parties.start_sites("quito")
+    stopped = outcome_with_quito_killed(parties, lambda rows: any(row.get("kind") == "sum" for row in rows), journaled.fit)
+    assert isinstance(stopped, TooFewSitesError)
+    assert "going on without quito would show what only quito has; bring quito back" in str(stopped)
     again = journaled.fit()
     here = ep.FederatedPCA(3, engine=ep.engines.InProcess(threads=1), **options).fit(three_sites())
     assert again.sites_ == tuple(sorted(NAMES))

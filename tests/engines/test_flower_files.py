@@ -44,7 +44,7 @@ def parties(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Iterator[F
 @pytest.fixture(scope="module")
 def engine(parties: FlowerParties) -> Iterator[Any]:
     """One Flower run for all tests of this module."""
-    with ep.engines.Flower(parties.folder / "coordinator", round_timeout=60).open() as connected:
+    with ep.engines.Flower(parties.folder / "coordinator", round_timeout=120).open() as connected:
         yield connected
 
 

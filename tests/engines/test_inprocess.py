@@ -69,6 +69,27 @@ def blas_threads(_site: Site):
     return np.int64(max(lib.num_threads for lib in ThreadpoolController().select(user_api="blas").lib_controllers))
 
 
+@local(takes={"pause": ""}, sends={"elsewhere": ""})
+def paused(_site: Site, pause):
+    """Whether it ran in a thread of its own, after a pause."""
+    time.sleep(float(pause))
+    return float(threading.current_thread() is not threading.main_thread())
+
+
+def test_a_function_that_was_slow_once_is_not_run_in_threads_for_ever():
+    async def program(_start, _state):
+        return [list((await Gather(paused, np.float64(pause))).values()) for pause in (0.01, 0.01, 0.0, 0.0)]
+
+    def job(connection: Connection) -> Outcome:
+        return Outcome({}, {"result": Driver(connection).run(program)})
+
+    sites = {name: np.zeros((3, 2)) for name in "abc"}
+    first, second, third, fourth = InProcess(threads=2).execute(sites, job).facts["result"]
+    assert first == [0.0, 1.0, 1.0]  # alone while nothing is known, then in threads
+    assert (second, third) == ([1.0] * 3, [1.0] * 3)
+    assert fourth[0] == 0.0  # alone again, where it turned out to be fast
+
+
 @local(sends={"slow": ""})
 def slow(_site: Site):
     """Long enough for threads to pay."""
@@ -156,7 +177,7 @@ def test_threads_are_used_where_a_site_takes_long_enough(sites):
         .execute(sites, lambda connection: Outcome({}, {"both": Driver(connection).run(program)}))
         .facts["both"]
     )
-    assert {float(value) for value in first.values()} == {0.0}  # the first time is measured
+    assert [float(value) for value in first.values()] == [0.0] + [1.0] * (len(sites) - 1)  # the first site tells
     assert {float(value) for value in second.values()} == {1.0}
 
 
@@ -174,9 +195,9 @@ def test_blas_is_limited_during_the_run_and_restored_after_it(sites):
         assert {int(n) for n in run(InProcess(), sites, Gather(blas_threads)).values()} == {1}
         assert blas_threads(None) == 2
         assert {int(n) for n in run(InProcess(), one_site, Gather(blas_threads)).values()} == {1}
-        wide = {"s0": np.ones((2, 2000))}  # whose matrices at the coordinator are large
-        assert {int(n) for n in run(InProcess(), wide, Gather(blas_threads)).values()} == {2}
-        assert {int(n) for n in run(InProcess(blas_threads=1), wide, Gather(blas_threads)).values()} == {1}
+        wide = {"s0": np.ones((2, 2000))}  # whose matrices at the coordinator are large: shared among threads of our own
+        assert {int(n) for n in run(InProcess(), wide, Gather(blas_threads)).values()} == {1}
+        assert {int(n) for n in run(InProcess(blas_threads=2), wide, Gather(blas_threads)).values()} == {2}
         assert blas_threads(None) == 2
         with pytest.raises(SiteError):
             run(InProcess(), sites, Sum(fails_at_s3))

@@ -167,7 +167,7 @@ REFUSALS_JOB = """
     import pandas
     from eigenpact.engines import MPI as Engine, mpi
     from eigenpact.errors import EigenpactError
-    from eigenpact.numerics.rows import Rows
+    from eigenpact.numerics.site_rows import SiteRows
     from eigenpact.runtime import Driver, Exchange, Max, Outcome, Sum, local
 
     @local(sends={"rows": "n d"})
@@ -196,13 +196,13 @@ REFUSALS_JOB = """
     def local_function():  # while others send replies too large to be buffered
         def broken(self):
             raise OSError("disk of site1 is gone")
-        scatter = Rows.scatter
+        scatter = SiteRows.scatter_triangle
         if rank == 1:
-            Rows.scatter = broken
+            SiteRows.scatter_triangle = broken
         try:
             fit({f"site{rank}": np.random.default_rng(rank).normal(size=(30, 700))}, solver="gram")
         finally:
-            Rows.scatter = scatter
+            SiteRows.scatter_triangle = scatter
 
     def reply():  # likewise
         async def program(start, state):
@@ -432,6 +432,31 @@ def test_rows_that_changed_at_another_rank_are_noticed(job, tmp_path) -> None:
         assert "the rows of site 's1' changed" in told["order"]
     assert "JournalError: " in ranks[0]["order"]
     assert "stopped by rank 0: JournalError" in ranks[1]["order"]
+
+
+def test_auto_is_measured_on_rank_0_and_chooses_the_same_after_a_resume(job, tmp_path) -> None:
+    """One site is factorized only where it is rank 0's own; with a journal the second run chooses as the first."""
+    code = """
+        import json
+        X = np.random.default_rng(0).normal(size=(40, 500)) * np.linspace(3, 1, 500)
+
+        def fitted(where, journal=None):
+            sites = {f"s{rank}": X[20 * rank : 20 * rank + 20]} if where == "both" else {"s": X} if rank == int(where) else None
+            pca = ep.FederatedPCA(2, random_state=0, engine="mpi", journal=journal).fit(sites)
+            return pca.solver_, pca.components_.tobytes().hex(), [row["solver"] for row in pca.solver_choice_]
+
+        told = {where: [fitted(where, f"{sys.argv[1]}{where}") for _ in range(2)] for where in ("0", "1", "both")}
+        everyone = comm.gather(told)
+        if rank == 0:
+            print(json.dumps(everyone))
+    """
+    done = job(2, code, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    ranks = json.loads(done.stdout)
+    assert ranks[0] == ranks[1]
+    assert all(first == again for first, again in ranks[0].values())
+    assert ranks[0]["0"][0][0] == "row-gram"
+    assert ranks[0]["1"][0][2] == ranks[0]["both"][0][2] == ["gram", "krylov"]
 
 
 @pytest.mark.faults

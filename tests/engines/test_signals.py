@@ -51,7 +51,10 @@ def test_it_ends_with_all_that_it_has_started(how: str, out: str, number: signal
     """Although a child ignores SIGTERM, a thread does not end, and taking leave may hang; pressing twice changes nothing."""
     process = begin(how, tmp_path / "told")
     child = wait_for(tmp_path / "told")
-    family = [child, *signals.descendants(child)]
+    deadline = time.monotonic() + WITHIN
+    while len(family := [child, *signals.descendants(child)]) < 2:  # the child may still be starting its own
+        assert time.monotonic() < deadline, "the child's child is not there"
+        time.sleep(0.02)
     assert len(family) == 2
     os.killpg(process.pid, number)
     os.killpg(process.pid, number)

@@ -15,6 +15,7 @@ from sklearn.decomposition import PCA
 
 import eigenpact as ep
 from eigenpact.errors import InputError, InputTypeError
+from eigenpact.estimators.frames import rows_by_label
 
 ROWS = np.random.default_rng(0).normal(size=(8, 3)) * [3, 2, 1]
 
@@ -143,3 +144,13 @@ def test_what_is_no_table_is_named_and_no_row_is_printed():
         ep.FederatedPCA(1).fit(anndata.AnnData(np.ones((3, 2))))
     with pytest.raises(InputTypeError, match=r"can be read as numbers: give X\.astype\(float\)"):
         ep.FederatedPCA(1).fit(pd.DataFrame(np.ones((3, 2)), dtype=object))
+
+
+def test_rows_of_many_labels_are_those_that_have_them() -> None:
+    """Each label's rows in their order, for texts, numbers, and labels of kinds that have no order."""
+    rng = np.random.default_rng(0)
+    for labels in (rng.integers(0, 300, 1000), rng.choice(["b", "a", "ab"], 1000), np.array([1, "x", 2.5, "x", 1], dtype=object)):
+        found = rows_by_label(labels)
+        assert [label for label, _ in found] == sorted(set(labels.tolist()), key=str if labels.dtype == object else None)
+        for label, rows in found:
+            assert rows.tolist() == [i for i, x in enumerate(labels) if x == label]

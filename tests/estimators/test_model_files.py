@@ -97,7 +97,7 @@ def test_the_manifest_tells_a_reader_everything(model: Path):
         "name": "krylov",
         "start": "random",
         "proxy": "A",
-        "max_blocks": 30,
+        "max_blocks": None,
         "angle_tol": None,
     }
     assert facts["sha256"] == hashlib.sha256((model / "arrays.npz").read_bytes()).hexdigest()

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eigenpact as ep
 from eigenpact.errors import InputError, InputTypeError
+from eigenpact.estimators import robust
 from eigenpact.estimators.plans import functions_of, plan_of
 
 
@@ -292,3 +293,18 @@ def test_telling_shares_counts_as_a_round(solver: str) -> None:
         assert set(pca.error_shares()) == set(rows)
     with pytest.raises(InputError, match="leaves no round for tell_shares"):
         ep.RobustPCA(3, tell_shares=True, max_rounds=1).fit(rows)
+
+
+def test_parts_and_threads_do_not_change_low_rank_parts(monkeypatch):
+    """Rows do not depend on one another, so that they are worked on in parts, by as many threads as there are cores."""
+    sites, _, _ = ep.datasets.corrupted_problem(40, 90, rank=2, share=0.1, sites=2)
+    sites["site0"][3, 5] = np.nan
+    pca = ep.RobustPCA(2, center=False, random_state=0).fit(sites)
+    found = {}
+    for cores in (1, 3):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        for entries in (1 << 16, 7 * 40):
+            monkeypatch.setattr(robust, "PART_ENTRIES", entries)
+            found[cores, entries] = pca.low_rank("site0")
+    assert found[1, 280].tobytes() == found[3, 280].tobytes()
+    np.testing.assert_allclose(found[1, 280], found[1, 1 << 16], rtol=0, atol=1e-12)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
-from eigenpact.numerics.certificate import Behind, certify, least_share
+from eigenpact.numerics.certificate import Behind, certify, certify_again, least_share
 from eigenpact.numerics.krylov_space import KrylovSpace, Ritz
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import largest_sine
@@ -111,3 +112,31 @@ def test_directions_without_variance_have_no_angle() -> None:
     assert found.rank == 2
     assert not found.missed
     assert found.cut != "tied"
+
+
+def test_a_bound_that_was_proved_holds_for_larger_spaces() -> None:
+    """Where it leaves half of the gap; the angle that it tells is true, and nothing is told without one."""
+    values = np.concatenate([[9.0, 8.0], np.linspace(3, 0.1, 118)])
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(120, 120)))[0]
+    C, k, width = (turn * values) @ turn.T, 2, 6
+    omega = random_orthonormal(120, width, 0)
+    space = KrylovSpace(omega, C @ omega, width)
+    found, angles = certify(space, space.ritz(lambda _: k), omega), []
+    assert found.bound is None
+    for _ in range(12):
+        B = space.next_block(width)
+        space = space.add(B, C @ B)
+        ritz = space.ritz(lambda _: k)
+        again = certify_again(space, ritz, found)
+        if again is None:
+            found = certify(space, ritz, omega)
+            continue
+        assert again.bound is not None
+        assert again.bound == found.bound >= values[k]
+        assert again.angle is not None
+        assert largest_sine(ritz.Z, turn[:, :k]) <= again.angle + 1e-13
+        assert certify_again(space, ritz, dataclasses.replace(found, bound=float(ritz.values[k - 1]) - 1e-3)) is None
+        assert certify_again(space, ritz, dataclasses.replace(found, bound=None)) is None
+        angles.append(again.angle)
+    assert len(angles) > 5
+    assert angles[-1] < 1e-9 < angles[0]

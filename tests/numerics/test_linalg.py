@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from eigenpact.numerics.directions import new_directions
 from eigenpact.numerics.krylov_space import KrylovSpace, leading_eigenpairs
 from eigenpact.numerics.linalg import (
     fix_signs,
-    new_directions,
     orthonormalize,
     pack_triangle,
     random_orthonormal,

@@ -14,10 +14,12 @@ import scipy.sparse as sp
 import eigenpact as ep
 from eigenpact.numerics import rows as rows_module
 from eigenpact.numerics.elsewhere import Elsewhere
+from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.parts import threads_for_rows
 from eigenpact.numerics.rows import Rows
 from eigenpact.numerics.site_rows import SiteRows, own_mean
+from eigenpact.numerics.sources import ArraySource
 from eigenpact.numerics.sparse_rows import SparseRows
 
 KINDS: dict[str, Callable[[Any], Any]] = {
@@ -275,18 +277,44 @@ def test_a_sites_products_without_centred_rows(offset: float, scaled: bool, monk
     mean, scale = X.mean(axis=0) + 0.5, np.linspace(1, 2, 9) if scaled else None
     own, within = own_mean(X)
     Z = np.linalg.qr(rng.normal(size=(9, 4)))[0]
-    monkeypatch.setattr("eigenpact.numerics.rows.UNPACKED", 9 * 4 * 40)  # blocks of 40 rows
+    monkeypatch.setattr("eigenpact.numerics.tiles.UNPACKED", 9 * 4 * 40)  # blocks of 40 rows
     monkeypatch.setattr("eigenpact.numerics.rows.PART_ENTRIES", 9 * 90)
     centred = SiteRows(X, mean, scale, own)
     rows = SiteRows(X, mean, scale, own, within)
-    assert (rows._varying() is None) == (offset > 1e3)
+    assert (rows._varying(10.0) is None) == (offset > 1e3)
     Y = (X.astype(np.longdouble) - mean) / (1.0 if scale is None else scale)
     truth = np.asarray(Y.T @ (Y @ Z), dtype=float)
     sizes = np.sqrt(np.asarray((Y**2).sum(axis=0), dtype=float))[:, None] * np.sqrt(float((Y**2).sum()))
     for found in (rows.scatter_action(Z), centred.scatter_action(Z)):
         assert np.all(np.abs(found - truth) <= 4e-14 * sizes)
+    lengths = np.sqrt(np.asarray((Y**2).sum(axis=0), dtype=float))
+    for found in (rows.scatter(), centred.scatter()):
+        assert np.all(np.abs(found - np.asarray(Y.T @ Y, dtype=float)) <= 4e-14 * np.outer(lengths, lengths))
+        assert scaled or np.array_equal(found, found.T)
     with threads_for_rows(3):
-        np.testing.assert_array_equal(SiteRows(X, mean, scale, own, within).scatter_action(Z), rows.scatter_action(Z))
+        again = SiteRows(X, mean, scale, own, within)
+        np.testing.assert_array_equal(again.scatter_action(Z), rows.scatter_action(Z))
+        np.testing.assert_array_equal(again.scatter(), rows.scatter())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int16])
+@pytest.mark.parametrize("d", [9, 70])
+def test_rows_of_other_dtypes_have_the_bits_of_their_copy(dtype: Any, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are converted a block at a time; also where a tile has few of the features."""
+    X = (np.random.default_rng(8).normal(size=(300, d)) * 20 + 60).astype(dtype)
+    monkeypatch.setattr("eigenpact.numerics.tiles.UNPACKED", 4 * 70 * 20)
+    copy, Z = X.astype(np.float64), random_orthonormal(d, 4, 0)
+
+    def found(rows: Any) -> list[Any]:
+        own, within = own_mean(rows)
+        site = SiteRows(rows, own[0] + 1, None, own, within)
+        return [own, within, site.scatter(), site.scatter_action(Z), Rows(rows).column_sums()]
+
+    for one, other, streamed in zip(found(X), found(copy), found(ArraySource(X)), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(streamed, other)
+    Y = copy - (copy.mean(axis=0) + 1)
+    np.testing.assert_allclose(found(X)[3], Y.T @ (Y @ Z), rtol=1e-12, atol=1e-9)
 
 
 def test_a_constant_column_meets_no_agreed_number() -> None:

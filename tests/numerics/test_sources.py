@@ -192,3 +192,39 @@ def test_the_next_rows_are_read_meanwhile() -> None:
     assert source.second.wait(10)
     assert source.seen == (0, 13)
     coming.close()
+
+
+def mapped_bytes(path: Path) -> int:
+    """Bytes of a file's memory map that this process holds, as Linux tells."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    starts = [i for i, line in enumerate(lines) if line.endswith(str(path))]
+    return sum(1024 * int(next(line for line in lines[i:] if line.startswith("Rss:")).split()[1]) for i in starts)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what is mapped")
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_pass_lets_go_of_the_pages_of_a_memory_map(mode: Any, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20_000, 100))
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
+    some = mapped[7:19_993]  # which begins and ends within a page
+    assert some.sum() != 0
+    assert mapped_bytes(tmp_path / "X.npy") > 0.9 * X.nbytes
+    source = ArraySource(some)
+    source.piece_bytes = 1 << 21  # the system maps some pages around those that are read
+    assert np.array_equal(np.vstack([rows for _, rows in pieces(source)]), X[7:19_993])
+    assert mapped_bytes(tmp_path / "X.npy") < 0.2 * X.nbytes
+    assert np.array_equal(mapped, X)
+
+
+def test_changes_of_a_memory_map_that_are_in_memory_alone_stay(tmp_path: Path) -> None:
+    X = np.arange(4000.0).reshape(400, 10)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
+    mapped[:] = -X
+    for _ in range(2):
+        assert np.array_equal(ArraySource(mapped)[:], -X)
+    changed = np.load(tmp_path / "X.npy", mmap_mode="r+")
+    changed[:] = 2 * X  # not flushed
+    for _ in range(2):
+        assert np.array_equal(ArraySource(changed)[:], 2 * X)

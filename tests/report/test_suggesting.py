@@ -62,7 +62,7 @@ def test_what_cannot_be_suggested_is_refused() -> None:
         ({"center": "site"}, "center='site' does not go with missing='em'"),
     ):
         with pytest.raises(InputError, match=told):
-            ep.suggest_components(X, **options)  # type: ignore[arg-type]
+            ep.suggest_components(X, random_state=0, **options)  # type: ignore[arg-type]
 
 
 def test_rows_of_another_library_are_taken() -> None:

@@ -282,6 +282,27 @@ def test_progress_reports_where_the_program_stands(connect):
     assert all(r.seconds >= 0 for r in seen)
 
 
+def test_a_basis_is_made_only_for_who_wants_it(connect):
+    asked = []
+
+    def basis():
+        asked.append(1)
+        return np.eye(3)[:, :1]
+
+    async def body():
+        await Sum(weighted, np.ones(3))
+        await Progress(basis=basis)
+
+    _, driver = run(connect(SITES), body)
+    assert not asked
+    assert driver.history[0].basis is None
+    assert driver._steps.account.basis.tolist() == [[1], [0], [0]]  # where a restart would begin
+    assert len(asked) == 1
+    seen = []
+    run(connect(SITES), body, callback=seen.append)
+    assert seen[0].basis.tolist() == [[1], [0], [0]]
+
+
 def test_arguments_and_results_cannot_be_changed_in_place(connect):
     async def spoiled_argument():
         await Sum(spoil, np.zeros(3))

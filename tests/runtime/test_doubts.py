@@ -10,6 +10,7 @@ import pytest
 
 import eigenpact as ep
 from eigenpact.errors import InputError, SiteError, SiteLeftOutWarning, TooFewSitesError
+from eigenpact.runtime.doubts import Doubts
 from tests.attacks.guarded import Guarded
 from tests.attacks.honest import digits
 from tests.attacks.lies import ALL_LIES, COMPONENTS, LIAR, SOLVERS, Liar, Lied, against, problem
@@ -141,3 +142,87 @@ def test_of_sums_that_hide_their_terms_the_sum_is_looked_at(first: int) -> None:
 
 def test_secured_sums_of_honest_sites_are_not_doubted() -> None:
     assert fitted(Lied(lambda arrays: arrays), secure=True).converged_
+
+
+@pytest.fixture
+def too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room to remember products of single sites."""
+    monkeypatch.setattr("eigenpact.runtime.doubts.FEW", 1)
+    monkeypatch.setattr("eigenpact.runtime.doubts.MOST_REMEMBERED", 0)
+
+
+@pytest.mark.usefixtures("too_many")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_of_sites_that_are_too_many_to_remember_the_sum_is_looked_at_too(solver: str) -> None:
+    """What one reply alone cannot be is still its site's fault; what only contradicts earlier ones ends the run."""
+    for lie in ALL_LIES:
+        for first in (1, 4):
+            ending = against(solver, Liar(lie, first))
+            assert ending.what in ("left out", "refused", "not told"), (lie, first, ending)
+            assert ending.what != "refused" or ending.why.startswith("the sum of "), ending
+
+
+@pytest.mark.usefixtures("too_many")
+def test_a_scatter_matrix_that_changes_is_seen_in_the_sum() -> None:
+    """Every product is one of a scatter matrix of the trace that was told, but not of one and the same."""
+    turned: list[Any] = []
+
+    def other_rows(arrays: Any) -> Any:
+        if not arrays or arrays[0].shape[1:] == () or arrays[0].dtype != np.float64:
+            return arrays
+        turned.append(arrays)
+        return arrays if len(turned) % 2 else (turned[-1][0] * 0.5,)
+
+    with pytest.raises(SiteError, match=r"the sum of scatter_action over A, B, C, D, E: it contradicts earlier replies"):
+        fitted(Lied(other_rows))
+    assert len(turned) > 1
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_honest_sites_are_not_doubted_however_many(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a coordinator remembers changes no bit of the answer."""
+    engine, remembered = Lied(lambda arrays: arrays), []
+    for few in (16, 1):
+        monkeypatch.setattr("eigenpact.runtime.doubts.FEW", few)
+        monkeypatch.setattr("eigenpact.runtime.doubts.MOST_REMEMBERED", 0)
+        for scale, center in ((None, "pooled"), ("pooled", "site"), (None, False)):
+            pca = ep.FederatedPCA(COMPONENTS, solver=solver, engine=engine, random_state=0, scale=scale, center=center)
+            remembered.append((few, pca.fit(problem()).components_.tobytes(), pca.ledger_))
+    assert [one[1:] for one in remembered[:3]] == [one[1:] for one in remembered[3:]]
+
+
+@pytest.mark.usefixtures("too_many")
+def test_a_journal_of_many_sites_is_resumed(tmp_path: Path) -> None:
+    """The sums in it are looked at again, so that what comes later is held against them."""
+
+    def stop(record: Any) -> None:
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    engine = Lied(lambda arrays: arrays)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(engine, journal=tmp_path / "stopped", callback=stop)
+    engine.liar = lambda arrays: tuple(0.5 * a if a.ndim == 2 else a for a in arrays)
+    with pytest.raises(SiteError, match="the sum of scatter_action over A, B, C, D, E: it contradicts earlier replies"):
+        fitted(engine, journal=tmp_path / "stopped")
+    engine.liar = lambda arrays: arrays
+    assert fitted(engine, journal=tmp_path / "stopped").converged_
+
+
+@pytest.mark.usefixtures("too_many")
+@pytest.mark.parametrize("scale", [None, "pooled"])
+def test_after_set_up_a_coordinator_keeps_numbers_of_a_site_and_no_columns(scale: Any) -> None:
+    kept: list[dict[str, Any]] = []
+    found = Doubts.about
+
+    def spied(self: Doubts, function: Any, who: str, *rest: Any) -> str:
+        wrong = found(self, function, who, *rest)
+        if function.short_name == "scatter_action" and who == "A":
+            kept.append(dict(self._told[who].facts))
+        return wrong
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Doubts, "about", spied)
+        fitted(ep.engines.InProcess(), scale=scale)
+    assert kept
+    assert all(isinstance(value, float) for facts in kept for value in facts.values()), kept[-1]

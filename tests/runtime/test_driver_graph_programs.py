@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eigenpact.errors import ProgramError, SiteError, WireError
-from eigenpact.runtime import At, Chain, Driver, Exchange, Gather, Journal, Local, Max, Reply, Site, Sum, local
+from eigenpact.runtime import Agreed, At, Chain, Driver, Exchange, Gather, Journal, Local, Max, Reply, Site, Sum, local
 from eigenpact.runtime.consensus import diameter
 
 RING = {"a": ("b", "e"), "b": ("a", "c"), "c": ("b", "d"), "d": ("c", "e"), "e": ("d", "a")}
@@ -137,6 +137,60 @@ def test_messages_may_differ_by_neighbour_and_are_read_once(connect):
 @local(sends={"bad": ""})
 def _negative_of_received(site: Site):
     return -received_their_own(site)
+
+
+def test_some_nodes_act_while_the_others_wait(connect):
+    async def body():
+        await Local(begin)
+        await Local(begin, nodes=["b"])
+        await Exchange(share, nodes=["d", "b"])
+        return await Max(empty_inbox)
+
+    waiting, driver = run(connect(nodes(LINE), LINE), body, LINE)
+    assert waiting == 2.0  # c heard of both
+    assert [(m.sender, m.receiver) for m in driver.ledger if m.function == "share"] == [("b", "a"), ("b", "c"), ("d", "c")]
+    assert driver.rounds == 1 + 3
+
+
+@pytest.mark.parametrize(("some", "odd"), [(["a", "z"], r"\['z'\]"), ([], "none")])
+def test_nodes_that_are_not_there_are_refused(connect, some, odd):
+    async def body():
+        await Exchange(address, nodes=some)
+
+    with pytest.raises(ProgramError, match=rf"address: nodes= names {odd}, which"):
+        run(connect(nodes(LINE), LINE), body, LINE)
+
+
+@local(sends={"d": ""})
+def width(site: Site):
+    """The same at all nodes."""
+    return float(site.X.shape[1])
+
+
+def test_what_all_nodes_have_is_read_without_a_round(connect):
+    async def body():
+        return await Agreed(width), await Agreed(own_vector, np.float64(1), nodes=["b"])
+
+    (same, of_one), driver = run(connect(nodes(LINE), LINE), body, LINE)
+    assert same == 2.0
+    assert of_one.tolist() == [5.0, 25.0]
+    assert (driver.rounds, len(driver.ledger)) == (0, 0)
+
+
+def test_values_that_differ_are_not_agreed(connect):
+    async def body():
+        await Agreed(own_vector, np.float64(1))
+
+    with pytest.raises(ProgramError, match="own_vector: nodes have different values, so that none is agreed; use Max"):
+        run(connect(nodes(LINE), LINE), body, LINE)
+
+
+def test_agreed_is_for_graphs(connect):
+    async def body():
+        await Agreed(width)
+
+    with pytest.raises(ProgramError, match="Agreed is for one array that all nodes of a graph have"):
+        run(connect(nodes(LINE)), body, None)
 
 
 def test_a_message_to_a_stranger_is_refused(connect):

@@ -85,3 +85,12 @@ def test_records_are_stored_without_their_basis():
     stored = json.loads(json.dumps(record.to_dict()))
     assert RoundRecord(**stored) == record.without_basis()
     assert record.basis is not None
+
+
+def test_names_of_many_sites_are_in_memory_once():
+    ledger, names = Ledger(), [f"site{i}" for i in range(1000)]
+    for step in range(3):
+        ledger.sent(step, 0, step, "f", list(names), [COORDINATOR], describe((np.zeros(2),)))
+    ledger.extend(json.loads(json.dumps(ledger.since(0))))
+    assert len({id(row[4]) for row in ledger.since(0)}) == len({id(row[5]) for row in ledger.since(0)}) == 1
+    assert len(ledger) == 6000

@@ -1,0 +1,39 @@
+"""Kernels and their features against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from eigenpact.numerics.kernels import Kernel, landmark_features, random_features
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6])
+def test_rbf_is_that_of_distances(far: float) -> None:
+    """However far from 0 the rows lie, and without changing them."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(30, 5)) + far, rng.normal(size=(20, 5)) + far
+    before = X.copy(), Y.copy()
+    np.testing.assert_allclose(Kernel("rbf", 0.3)(X, Y), np.exp(-0.3 * cdist(X, Y, "sqeuclidean")), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(Y, before[1])
+
+
+def test_landmark_features_are_those_of_the_landmarks_given() -> None:
+    """Their inner products are K(X, L) K(L, L)^-1 K(L, X), also for landmarks that were changed since the last call."""
+    rng = np.random.default_rng(0)
+    X, L, kernel = rng.normal(size=(30, 4)), rng.normal(size=(10, 4)), Kernel("rbf", 0.5)
+    for other in (kernel, Kernel("rbf", 0.1)):
+        for _ in range(2):
+            F, K = landmark_features(other, X, L), other(X, L)
+            np.testing.assert_allclose(F @ F.T, K @ np.linalg.solve(other(L, L), K.T), atol=1e-8)
+            L += 0.5
+
+
+def test_random_features_approximate_the_kernel() -> None:
+    """A cosine and a sine of each frequency; squares are 1."""
+    X, kernel = np.random.default_rng(0).normal(size=(20, 4)), Kernel("rbf", 0.2)
+    F = random_features(X, kernel.frequencies(4, 4000, 0))
+    np.testing.assert_allclose(F @ F.T, kernel(X, X), atol=0.05)
+    np.testing.assert_allclose(np.sum(F * F, axis=1), 1.0, rtol=1e-12)

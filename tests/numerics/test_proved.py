@@ -1,0 +1,59 @@
+"""Leading eigenvectors by block Krylov against LAPACK's, and where LAPACK is left to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eigenpact as ep
+from eigenpact.numerics.linalg import top_eigenpairs
+from eigenpact.numerics.metrics import largest_sine
+from eigenpact.numerics.proved import MANY, proved_eigenpairs
+
+Matrix = np.ndarray[Any, Any]
+
+
+def with_values(values: Matrix, seed: int = 0) -> Matrix:
+    """A symmetric matrix with these eigenvalues, in a random basis."""
+    turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(len(values), len(values))))[0]
+    return (turn * values) @ turn.T
+
+
+@pytest.mark.parametrize("first", [1.0, 1e3])
+def test_the_same_as_lapack(first: float) -> None:
+    """And the next value is below the bound."""
+    values = (1.0 + np.arange(MANY)) ** -0.7
+    values[0] = first
+    C, k = with_values(values), 6
+    found = proved_eigenpairs(C, k, 0)
+    assert found is not None
+    assert largest_sine(found[1], top_eigenpairs(C, k)[1]) < 1e-11
+    np.testing.assert_allclose(found[0][:k], values[:k], rtol=1e-9)
+    assert values[k] <= found[0][k] < values[k - 1]
+
+
+@pytest.mark.parametrize("what", ["small", "tied", "flat", "many", "graded"])
+def test_left_to_lapack(what: str) -> None:
+    values = {
+        "small": (1.0 + np.arange(MANY // 2)) ** -0.7,
+        "tied": np.concatenate([[3.0, 2.0, 2.0], np.linspace(1, 0.1, MANY - 3)]),
+        "flat": np.linspace(1, 0.999, MANY),
+        "graded": np.concatenate([[1e6], (2.0 + np.arange(MANY - 1)) ** -0.7]),
+        "many": (1.0 + np.arange(MANY)) ** -0.7,
+    }[what]
+    assert proved_eigenpairs(np.diag(values), MANY // 10 if what == "many" else 2, 0) is None
+
+
+def test_gram_of_many_features() -> None:
+    """The angle that is told is true."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, MANY + 100)) * (1.0 + np.arange(MANY + 100)) ** -0.6 + 1
+    Y = X - X.mean(axis=0)
+    exact = np.linalg.svd(Y, full_matrices=False)[2]
+    pca = ep.FederatedPCA(4, solver="gram").fit({"A": X[:100], "B": X[100:]})
+    assert pca.converged_
+    sine = largest_sine(pca.components_.T, exact[:4].T)
+    assert sine < 1e-11
+    assert sine < 10 * pca.angle_estimate_
