@@ -34,6 +34,19 @@ def test_the_same_as_lapack(first: float) -> None:
     assert values[k] <= found[0][k] < values[k - 1]
 
 
+def test_a_residual_that_is_allowed_misses_no_direction() -> None:
+    """Fewer products, a larger residual, the same eigenvalues to its square, and the bound holds."""
+    values = (1.0 + np.arange(MANY)) ** -0.7
+    C, k, allowed = with_values(values), 6, 1e-3
+    found = proved_eigenpairs(C, k, 0, allowed=allowed)
+    assert found is not None
+    residual = np.linalg.norm(C @ found[1] - found[1] * found[0][:k])
+    assert 1e-10 < residual <= allowed
+    np.testing.assert_allclose(found[0][:k], values[:k], rtol=1e-4)
+    assert values[k] <= found[0][k] < values[k - 1]
+    assert largest_sine(found[1], top_eigenpairs(C, k)[1]) <= residual / (found[0][k - 1] - found[0][k])
+
+
 @pytest.mark.parametrize("what", ["small", "tied", "flat", "many", "graded"])
 def test_left_to_lapack(what: str) -> None:
     values = {
@@ -57,3 +70,16 @@ def test_gram_of_many_features() -> None:
     sine = largest_sine(pca.components_.T, exact[:4].T)
     assert sine < 1e-11
     assert sine < 10 * pca.angle_estimate_
+
+
+def test_gram_of_many_features_is_as_precise_as_tol_asks() -> None:
+    """And says so; the angle that is told is that of the coarser answer."""
+    X = np.random.default_rng(0).normal(size=(300, MANY + 100)) * (1.0 + np.arange(MANY + 100)) ** -0.6 + 1
+    exact = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2]
+    fits = [ep.FederatedPCA(4, solver="gram", tol=tol).fit({"A": X[:100], "B": X[100:]}) for tol in (1e-4, None)]
+    coarse, fine = ([pca.history_[-1].kkt, largest_sine(pca.components_.T, exact[:4].T)] for pca in fits)
+    assert fine[0] < 1e-14 < coarse[0] <= 1e-4
+    assert fits[0].converged_
+    assert "as precisely as tol asks" in fits[0].stop_reason_
+    assert "exact" in fits[1].stop_reason_
+    assert fine[1] < coarse[1] <= fits[0].angle_estimate_

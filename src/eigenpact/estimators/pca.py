@@ -64,7 +64,8 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
         Divide by the pooled standard deviations, about the sites' own means for ``center="site"``, else about the pooled mean.
     tol : float, optional
         Bound on the scaled KKT residual ||(I - Z Z^T) C Z||_F / tr C; None takes the solver's own.  From 1e-4 on, gram and krylov
-        multiply rows of single precision as they are, which is twice as fast.
+        multiply rows of single precision as they are, which is twice as fast.  gram of 1000 features or more finds few components
+        as precisely as that.
     max_rounds : int
         Rounds after which to stop with ``converged_ = False`` and a warning.
     random_state : int, RandomState or None
