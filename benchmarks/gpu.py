@@ -149,7 +149,7 @@ def large(device: str) -> Iterator[Row]:
             pca = ep.FederatedPCA(k, solver=solver, tol=1e-6, random_state=0).fit({"A": X})
             seconds.append(time.perf_counter() - begin)
         took = statistics.median(seconds)
-        told = f"{took:.1f} s; {pca.solver_}, {pca.n_rounds_} rounds, scaled residual {pca.history_[-1].kkt:.0e}"
+        told = f"{took:.2f} s; {pca.solver_}, {pca.n_rounds_} rounds, scaled residual {pca.history_[-1].kkt:.0e}"
         why = "" if took <= bar else "most of it is the coordinator's algebra on the CPU"
         what = f"{n} x {d} float32 on {device}, k={k}, {solver} to a scaled residual of 1e-6"
         yield Row(what, f"<= {bar:g} s", told, took <= bar, why)
