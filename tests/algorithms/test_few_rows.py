@@ -81,6 +81,21 @@ def test_where_digits_were_lost_rounds_go_on() -> None:
         assert largest_sine(pca.components_.T, truth(X, 2)) <= min(most, pca.angle_estimate_)
 
 
+def test_sums_that_are_all_rounded_the_same_way() -> None:
+    """A large number and then small ones, whose squares are lost one by one: a stranger's second component was missed."""
+    part, parts, eps = 512, 8, float(np.finfo(float).eps)
+    alike = np.where(np.arange(part) == 0, 1.0, 2**-26.6)
+    X = np.zeros((4, part * parts + 40))
+    X[0, : part * parts], X[1, : part * parts] = np.tile(alike, parts), np.tile(alike * (-1.0) ** np.arange(part), parts)
+    X[[2, 3], [-1, -2]] = np.sqrt([200 * eps * parts, 130 * eps * parts])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        pca = fitted(np.concatenate([X, -X]), 2)
+    true = np.stack([X[0] + X[1], X[0] - X[1]], axis=1)
+    assert pca.solver_ == "row-gram"
+    assert told or largest_sine(pca.components_.T, true / np.linalg.norm(true, axis=0)) <= pca.angle_estimate_
+
+
 def test_equal_variances_are_told() -> None:
     """Components 2 and 3 are equal: no gap proves anything, and the user is warned as by every solver."""
     Q = np.linalg.qr(RNG.normal(size=(50, 7)))[0]

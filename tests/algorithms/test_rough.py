@@ -220,3 +220,32 @@ def test_a_site_whose_rows_overflow_in_single_precision_replies_in_double(monkey
             monkeypatch.setattr(SiteRows, "_lends_itself", lambda _: True)
         assert largest_sine(exact, fitted(held, solver="krylov", tol=1e-4).components_.T) < 1e-4
         assert largest_sine(exact, fitted(held, solver="gram").components_.T) < 1e-4
+
+
+def test_scaled_features_whose_squares_single_precision_has_no_digits_for() -> None:
+    """A stranger's unit: squares are rounded to 1 and to 20 of the smallest number there is, and the trace is the same."""
+    n, d, least = 8192, 64, 2.0**-149
+    numbers = np.arange(n)
+
+    def signs(mask: int) -> Any:
+        return 1.0 - 2 * (np.bitwise_count(numbers & mask) % 2)
+
+    low = [signs(1 << bit) < 0 for bit in range(3)]
+    flips = {0.75: low[0] & low[1] & low[2], 0.5: low[0] & low[1], 0.25: low[0] & (low[1] | low[2])}
+    columns = []
+    for pair, correlation in enumerate([0.75, 0.5] + [0.25] * 6):
+        first = signs((pair + 1) << 4)
+        columns += [first, np.where(flips[correlation], -first, first)]
+    columns += [signs((column + 20) << 4) for column in range(d - len(columns))]
+    units = np.ones(d)
+    units[:2], units[-32:] = np.sqrt(1.49 * least), np.sqrt(20 * least / (1 + 2 * (1 - 1 / 1.49) / 32))
+    pca = fitted({"A": (np.stack(columns, axis=1) * units).astype(np.float32)}, 1, solver="gram", scale="pooled")
+    np.testing.assert_allclose(pca.explained_variance_, 1.75 * n / (n - 1), rtol=1e-5)
+    np.testing.assert_allclose(np.abs(pca.components_[0, :2]), np.sqrt(0.5), rtol=1e-5)
+
+
+def test_a_tiny_unit_is_no_reason_to_doubt_a_site() -> None:
+    """Of features of 1e-23, the trace in single precision is not the one that the site told."""
+    held = {name: X * np.where(np.arange(X.shape[1]) < 3, np.float32(1e-23), np.float32(1)) for name, X in sites().items()}
+    one, other = (fitted(held, solver=solver, scale="pooled") for solver in ("gram", "krylov"))
+    np.testing.assert_allclose(one.explained_variance_, other.explained_variance_, rtol=1e-5)

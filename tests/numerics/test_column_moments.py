@@ -60,3 +60,11 @@ def test_numbers_that_overflow(large: float) -> None:
     assert sums[1] == 6.0
     assert within[1] == 2.0
     assert within[0] == np.inf
+
+
+def test_equal_numbers_that_are_all_rounded_the_same_way() -> None:
+    """Of 0.1 and 0.3, in any order, the mean was off by 1000 units of its last digit, and with it X^T X - n u u^T."""
+    first = np.random.default_rng(0).random(50000) < 0.5
+    X = np.where(first, 0.1, 0.3)[:, None]
+    exact = (np.longdouble(0.1) * int(first.sum()) + np.longdouble(0.3) * int((~first).sum())) / len(X)
+    assert abs(np.longdouble(Rows(X).about_mean()[1].sum()) - exact) < 1e-16

@@ -37,7 +37,7 @@ AT_ONCE = 1 << 17
 """Entries that are added up together: a CPU's cache holds them, and the work on them takes much longer than starting it."""
 
 LONG = 128
-"""More rows than so many are added up by BLAS."""
+"""So many rows are added up by BLAS at a time, then their sums: equal numbers in a long sum are all rounded the same way."""
 
 
 def about_their_mean(n: int, first: Any, about: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, Array, Array]:
@@ -104,7 +104,11 @@ def _of_block(block: Any) -> tuple[Any, Any]:
 
 def _sums(D: Array) -> Array:
     """Sums of the columns of a block (n x d) of numpy; of many rows by BLAS, which is faster where they are short."""
-    sums: Array = np.ones(len(D)) @ D if len(D) > LONG else np.add.reduce(D, axis=0)
+    while len(D) > LONG:
+        whole = len(D) // LONG * LONG
+        some = np.matmul(np.ones(LONG), D[:whole].reshape(-1, LONG, D.shape[1]))
+        D = np.concatenate([some, np.add.reduce(D[whole:], axis=0)[None]]) if whole < len(D) else some
+    sums: Array = np.add.reduce(D, axis=0)
     return sums
 
 

@@ -39,6 +39,10 @@ ERROR = (GRAM_ROWS + 8) / float(1 << 24)
 SMALLEST, LARGEST = 1e-20, 1e20
 """Mean squares of rows between which neither squares of single precision nor sums of them overflow, or vanish beside others."""
 
+LEAST_SQUARE = float(np.finfo(np.float32).tiny)
+"""Below it a square has fewer digits.  A product is then off by 2^-150, in units of its own, which a scale makes as large as any:
+n of them in every entry are within 2^-24 of the trace if n times this, over the squared scales, adds up to no more than it."""
+
 
 def _centred(blocks: Iterator[Any], centre: Single) -> Iterator[Single]:
     """Blocks (each n x d) about a centre (d,), in memory that is used again."""

@@ -44,7 +44,7 @@ from .linalg import Array, mirrored, pack_triangle
 from .on_device import OnDevice
 from .parts import total
 from .rows import PART_ENTRIES, Rows, block_rows
-from .single import ACTION_ROWS, GRAM_ROWS, Single, in_range, single_action, single_gram, suits_single
+from .single import ACTION_ROWS, GRAM_ROWS, LEAST_SQUARE, Single, in_range, single_action, single_gram, suits_single
 from .tiles import add_square, tile
 from .whole_gram import whole_gram
 
@@ -238,7 +238,9 @@ class SiteRows(Rows):
             return False
         with np.errstate(over="ignore"):
             scaled = self._within if self.scale is None else self._within / self.scale**2
-            return in_range(float(self._within.sum()), self.n) and in_range(float(scaled.sum()), self.n)
+            units = float(self.d) if self.scale is None else float(np.sum(self.scale**-2.0))
+            seen = self.n * units * LEAST_SQUARE <= float(scaled.sum())
+            return seen and in_range(float(self._within.sum()), self.n) and in_range(float(scaled.sum()), self.n)
 
     def _single_centre(self) -> tuple[Single, Array]:
         """The site's mean in single precision, and what of it that leaves (d,)."""
