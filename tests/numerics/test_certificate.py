@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.numerics.certificate import Behind, certify, certify_again, least_share
+from eigenpact.numerics.certificate import Behind, certify, certify_again, least_share, may_be_rounding, rounding_errors
 from eigenpact.numerics.krylov_space import KrylovSpace, Ritz
 from eigenpact.numerics.linalg import random_orthonormal
 from eigenpact.numerics.metrics import largest_sine
@@ -140,3 +140,23 @@ def test_a_bound_that_was_proved_holds_for_larger_spaces() -> None:
         angles.append(again.angle)
     assert len(angles) > 5
     assert angles[-1] < 1e-9 < angles[0]
+
+
+def test_that_a_proof_would_show_rounding_errors_is_known_before() -> None:
+    """Whenever a certificate says so, and not because one of the vectors is exact."""
+    values = np.concatenate([[900.0, 12.0], np.linspace(5, 0.1, 198)])
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(200, 200)))[0]
+    C, k, width = (turn * values) @ turn.T, 2, 6
+    omega = random_orthonormal(200, width, 0)
+    space, told, exact = KrylovSpace(omega, C @ omega, width), [], []
+    for _ in range(20):
+        B = space.next_block(width)
+        space = space.add(B, C @ B)
+        ritz = space.ritz(lambda _: k)
+        noise, found = rounding_errors(space, ritz), certify(space, ritz, omega)
+        at_rounding = found.angle is not None and found.angle <= 4 * found.rounding
+        told.append((may_be_rounding(ritz, noise, 4.0), at_rounding))
+        exact.append(bool(ritz.off[0] <= 4 * noise[0]))
+    assert all(may for may, is_ in told if is_)
+    assert any(is_ for _, is_ in told)
+    assert any(one and not may for one, (may, _) in zip(exact, told, strict=True))

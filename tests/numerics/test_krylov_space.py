@@ -204,3 +204,20 @@ def test_residuals_as_small_as_what_was_spilt_are_measured() -> None:
     C = np.diag([5.0, 4.0, 3.0] + [1e-9] * 57)
     ritz = grown(C, 6, 2).ritz(lambda _: 2)
     np.testing.assert_array_equal(replace(ritz, measured=False).off, np.linalg.norm(ritz.residual, axis=0))
+
+
+def test_residuals_at_rounding_beside_later_ones_that_are_not_need_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leading vector that is exact is not measured for its own sake: the size of all residuals is that of the vectors."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(400, 400)))[0]
+    C = (turn * np.concatenate([[50.0], np.linspace(3, 0.1, 399)])) @ turn.T
+    space = grown(C, 8, 14)
+    truth = np.linalg.norm(space.ritz(lambda _: 4).residual, axis=0)
+    made = passes(monkeypatch, space.size)
+    some = space.glimpse(4)
+    assert some is not None
+    off = some.off
+    assert not made
+    assert truth[0] < 1e-12 < 1e-6 < truth[3]
+    assert np.linalg.norm(off) == pytest.approx(np.linalg.norm(truth), rel=1e-6)
+    assert replace(some, k=1).off == pytest.approx(truth[:1], rel=1e-6)  # with nothing behind it, it is
+    assert made

@@ -360,3 +360,11 @@ def test_sums_of_a_constant_column_keep_their_digits_in_many_parts(monkeypatch: 
     X = np.broadcast_to(values, (200_000, 2))
     exact = np.array([math.fsum(X[:, j]) for j in range(2)])
     np.testing.assert_allclose(Rows(X).column_sums(), exact, rtol=4e-16)
+
+
+def test_sparse_products_with_no_columns_are_empty() -> None:
+    """As dense ones are; BLAS would refuse them."""
+    rows = SparseRows(sp.csr_array(np.eye(4, 3)), np.full(3, 0.25), None, None)
+    assert rows.scatter_action(np.zeros((3, 0))).shape == (3, 0)
+    Y, Z = np.eye(4, 3) - 0.25, np.eye(3, 2)
+    np.testing.assert_allclose(rows.scatter_action(Z), Y.T @ (Y @ Z), atol=1e-15)

@@ -41,6 +41,7 @@ from ..numerics.certificate import (
     Behind,
     Certificate,
     certify,
+    may_be_rounding,
     rounding_errors,
     spare,
 )
@@ -68,8 +69,9 @@ BLOCKS, MOST_BLOCKS, NUMBERS = 30, 60, 1 << 27
 """Blocks that are kept if nobody says how many; and how many more where so many numbers are enough for them and their products.
 To turn a space of 30 blocks twice, in a restart and to confirm the answer after it, takes as long as 20 rounds of growth."""
 
-SOON = 10.0
-"""The proof is looked for once the angle cannot be larger than asked for by more than this factor."""
+SOON = 1.1
+"""The proof is looked for once residuals, by themselves or over Ritz gaps, are within this factor of what can end the loop:
+rounding errors of eigenvectors change them by far less.  It takes all m eigenvectors of Q^T C Q, where others need k + 1."""
 
 PROOF = NARROW * (1 + len(LOOKED_AT))
 """Columns that a restart keeps for the proof."""
@@ -318,14 +320,15 @@ def _settled(found: Certificate, idle: float, residual: float) -> bool:
 
 
 def _may_end(setup: Setup, view: View, past: Past, stand: Stand, goal: Goal) -> bool:
-    """Whether a look at the proof could end the loop soon: no angle is smaller than that by the gap of Ritz values, and what else
-    ends it takes a gap, a variance or residuals as small as rounding errors, or rounds without progress."""
+    """Whether a look at the proof could end the loop: no angle is smaller than that by the gap of Ritz values, and what else ends
+    it takes a gap, a variance or residuals as small as rounding errors, or rounds without progress at a small residual."""
     ritz, k = view.ritz, view.ritz.k
     noise = np.maximum(rounding_errors(ritz.space, ritz), setup.noise)
-    at_rounding = bool(np.any(ritz.off <= AT_ROUNDING * noise)) or ritz.values[k - 1] <= ZERO * float(noise.max())
-    if setup.trace <= 0 or at_rounding or ritz.values[k - 1] - ritz.values[k] <= TIE * float(noise[-1]):
+    empty, tied = ritz.values[k - 1] <= ZERO * float(noise.max()), ritz.values[k - 1] - ritz.values[k] <= TIE * float(noise[-1])
+    if setup.trace <= 0 or empty or tied or may_be_rounding(ritz, noise, SOON * AT_ROUNDING):
         return True
-    if stand.after(view.rough).idle >= STALL or (goal.tol is not None and view.residual <= goal.tol):
+    stalled = stand.after(view.rough).idle >= STALL and view.residual <= SOON * FINE
+    if stalled or (goal.tol is not None and view.residual <= SOON * goal.tol):
         return True
     least = past.factor(past.form(ritz), view.rough) * view.rough
     return goal.angle is not None and least <= SOON * goal.angle

@@ -215,6 +215,14 @@ def _bounded(ritz: Ritz, noise: Array, bound: float) -> Certificate:
     return Certificate(angle, rounding, missed=False, cut="clear", rank=k, bound=bound)
 
 
+def may_be_rounding(ritz: Ritz, noise: Array, times: float) -> bool:
+    """Whether the angle may turn out to be at most so many ``times`` that of the rounding errors (k,), by any of the bounds on
+    eigenvalue k + 1 that :func:`certify` may prove; this is known before anybody looks for a proof.  There must be a gap."""
+    inside, behind = float(ritz.values[ritz.k - 1]), float(ritz.values[ritz.k])
+    found = (_bounded(ritz, noise, inside - share * (inside - behind)) for share in SHARES_OF_GAP)
+    return any(one.angle is not None and one.angle <= times * one.rounding for one in found)
+
+
 def rounding_errors(space: KrylovSpace, ritz: Ritz) -> Array:
     """Lengths (k,) of the rounding errors in the products C q_j of the leading Ritz vectors.
 

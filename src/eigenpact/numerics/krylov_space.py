@@ -89,13 +89,19 @@ class Ritz:
         return np.hypot(self.values[: self.k], self.off)
 
     def _by_structure(self) -> Array | None:
-        """Lengths (k,) of the residuals without a pass over a Krylov space; None where what that lacks may decide."""
+        """Lengths (k,) of the residuals without a pass over a Krylov space; None where what that lacks may decide.
+
+        Leading vectors are often as exact as rounding allows when later ones still are not.  What is asked of residuals is the
+        root of the sum of their squares, over gaps that are the smaller the later they come; so what one lacks decides nothing
+        if it is small beside a later one, however short it is itself.
+        """
         if not self.space.is_krylov:
             return None
         Y = self.turn[:, : self.k]
         lengths: Array = np.linalg.norm(self.space.residuals(Y[self.space.size - self.space.fresh :]), axis=0)
         lacking = self.space.spilt @ np.abs(Y) + self.space.skewed(Y)
-        return lengths if np.all(lacking <= DECIDES * lengths) else None
+        later = np.maximum.accumulate(lengths[::-1])[::-1] / np.sqrt(max(1, self.k))
+        return lengths if np.all(lacking <= DECIDES * np.maximum(lengths, later)) else None
 
 
 class _Columns:
