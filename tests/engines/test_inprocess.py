@@ -90,6 +90,18 @@ def test_a_function_that_was_slow_once_is_not_run_in_threads_for_ever():
     assert fourth[0] == 0.0  # alone again, where it turned out to be fast
 
 
+def test_sites_of_many_rows_do_not_wait_for_the_first_to_show_how_slow_a_function_is():
+    sites = {name: np.full((400, 300), float(i)) for i, name in enumerate("abc")}
+    assert (
+        inprocess.READ_RATE * inprocess.THREADS_PAY / inprocess.MAY_TAKE < 400 * 300 < inprocess.READ_RATE * inprocess.THREADS_PAY
+    )
+    assert run(InProcess(threads=2), sites, Gather(paused, np.float64(0.05))) == dict.fromkeys("abc", 1.0)
+    with pytest.raises(SiteError, match="s3"):
+        run(InProcess(threads=2), {f"s{i}": sites["a"] for i in (3, 4, 5)}, Sum(fails_at_s3))
+    values = run(InProcess(threads=2), sites, Gather(counted))
+    assert [float(value[0]) for value in values.values()] == [0.0, 1.0, 2.0]
+
+
 @local(sends={"slow": ""})
 def slow(_site: Site):
     """Long enough for threads to pay."""

@@ -31,6 +31,16 @@ def test_landmark_features_are_those_of_the_landmarks_given() -> None:
             L += 0.5
 
 
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e5, 1e15])
+def test_random_features_are_cosines_and_sines(size: float) -> None:
+    """To an eps or two, for angles of any size, also where the tangent of half of them has a pole."""
+    angles = np.random.default_rng(0).normal(size=(300, 1)) * size
+    angles[:8, 0] = np.pi * np.array([0.0, 0.5, 1.0, 1.5, -1.0, 3.0, 7.0, 1e6])
+    frequencies = np.linspace(-1.0, 1.0, 201)[:, None]
+    exact = np.hstack([np.cos(angles * frequencies.T), np.sin(angles * frequencies.T)]) / np.sqrt(201)
+    np.testing.assert_allclose(random_features(angles, frequencies), exact, rtol=0, atol=4 * np.finfo(float).eps)
+
+
 def test_random_features_approximate_the_kernel() -> None:
     """A cosine and a sine of each frequency; squares are 1."""
     X, kernel = np.random.default_rng(0).normal(size=(20, 4)), Kernel("rbf", 0.2)

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -43,6 +43,10 @@ THREADS_PAY = 1e-3
 
 READ_RATE = 1e9
 """Entries of its rows that a site looks at in a second, at most: what its first answer is taken to need."""
+
+MAY_TAKE = 10.0
+"""A function that a site runs for the first time may take so many times as long as a look at its rows.  Where that would be long
+enough for threads, the other sites do not wait until the first one has shown it."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +152,20 @@ class InProcessConnection(Connection):
         if self._threads > 1 and len(names) > 1 and self._needs(request.function, names) > THREADS_PAY:
             yield from self._in_threads(request, names, after)
             return
+        new = request.function not in self._seconds and len(names) * THREADS_PAY < MAY_TAKE * self._reading(names)
         known, taken = self._seconds.setdefault(request.function, {}), 0.0
         known.clear()  # the last time counts; among threads, which wait for one another, the least
+        if new and self._threads > 1 and len(names) > 1:  # nobody knows how long it takes: others wait for no longer than pays
+            first = self._started().submit(self._execute, names[0], request, after[names[0]])
+            if not wait([first], timeout=THREADS_PAY).done:
+                yield from self._in_threads(request, names[1:], after, first)
+                return
+            yield first.result()
+            taken, names = known[names[0]], names[1:]
         for done, name in enumerate(names, 1):
             yield self._execute(name, request, after[name])
             taken += known[name]
-            if self._threads > 1 and len(names) - done > 1 and taken > THREADS_PAY * done:  # more than a look at the rows
+            if self._threads > 1 and len(names) - done > 1 and taken > THREADS_PAY * len(known):  # more than a look at the rows
                 yield from self._in_threads(request, names[done:], after)
                 return
 
@@ -161,18 +173,28 @@ class InProcessConnection(Connection):
         """Seconds that these sites need for a function, each: as they did, or to look at their rows once if that is longer."""
         known = self._seconds.get(function, {})
         taken = sum(known.get(name, 0.0) for name in names)
-        return max(taken, sum(self._servers[name].n_entries for name in names) / READ_RATE) / len(names)
+        return max(taken, self._reading(names)) / len(names)
 
-    def _in_threads(self, request: Request, names: list[str], after: Mapping[str, int]) -> Iterator[Response]:
-        """At most two replies per thread are under way or waiting to be consumed."""
+    def _reading(self, names: list[str]) -> float:
+        """Seconds that a look at all rows of these sites takes."""
+        return sum(self._servers[name].n_entries for name in names) / READ_RATE
+
+    def _started(self) -> ThreadPoolExecutor:
+        """The threads for sites."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="eigenpact-site")
-        under_way: deque[Future[Response]] = deque()
+        return self._pool
+
+    def _in_threads(
+        self, request: Request, names: list[str], after: Mapping[str, int], *begun: Future[Response]
+    ) -> Iterator[Response]:
+        """At most two replies per thread are under way, those that were ``begun`` among them, or waiting to be consumed."""
+        pool, under_way = self._started(), deque(begun)
         try:
             for name in names:
                 if len(under_way) == 2 * self._threads:
                     yield under_way.popleft().result()
-                under_way.append(self._pool.submit(self._execute, name, request, after[name]))
+                under_way.append(pool.submit(self._execute, name, request, after[name]))
             while under_way:
                 yield under_way.popleft().result()
         finally:

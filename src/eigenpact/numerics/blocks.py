@@ -37,13 +37,14 @@ def blocks(X: Any, centre: Array | None, scale: Array | None) -> Iterator[tuple[
 
 
 def finer(found: Iterator[tuple[slice, Array, Mask | None]], entries: int) -> Iterator[tuple[slice, Array, Mask | None]]:
-    """Blocks in parts of at most so many entries, or one row, which depend on nothing but the blocks' shape.
+    """Blocks in parts of at most so many entries, or one row, all about as large; they depend on nothing but the blocks' shape.
 
-    >>> [where for where, _, _ in finer(blocks(np.zeros((5, 10)), None, None), 30)]
-    [slice(0, 3, None), slice(3, 5, None)]
+    >>> [where for where, _, _ in finer(blocks(np.zeros((6, 10)), None, None), 50)]
+    [slice(0, 3, None), slice(3, 6, None)]
     """
     for where, M, observed in found:
-        step = max(1, entries // max(1, M.shape[1]))
+        most = max(1, entries // max(1, M.shape[1]))
+        step = -(-len(M) // -(-len(M) // most)) if len(M) else 1
         for first in range(0, len(M), step):
             part = slice(first, min(first + step, len(M)))
             yield (

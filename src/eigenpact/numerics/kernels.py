@@ -21,6 +21,9 @@ from .linalg import Array
 NAMES = ("rbf", "laplacian", "poly", "linear")
 """Kernels that come with the package."""
 
+CACHED_ENTRIES = 1 << 15
+"""Entries on which several operations run at a time: a CPU's cache holds a few tables of that many."""
+
 _given: WeakValueDictionary[str, Given] = WeakValueDictionary()
 
 
@@ -122,12 +125,24 @@ def function_name(function: Any) -> str | None:
 
 
 def random_features(X: Array, frequencies: Array) -> Array:
-    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d)."""
+    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d).
+
+    Cosines and sines both follow from the tangent t of half the angle, 2 / (1 + t^2) - 1 and 2 t / (1 + t^2), with errors of an
+    eps or two: one function of every angle is computed instead of two.
+
+    >>> random_features(np.array([[np.pi / 3]]), np.array([[1.0], [3.0]])).round(3)
+    array([[ 0.354, -0.707,  0.612,  0.   ]])
+    """
     angles, count = X @ frequencies.T, len(frequencies)
-    features: Array = np.empty((len(X), 2 * count))
-    np.cos(angles, out=features[:, :count])
-    np.sin(angles, out=features[:, count:])
-    features /= np.sqrt(count)
+    features, length = np.empty((len(X), 2 * count)), 1 / np.sqrt(count)
+    step = max(1, CACHED_ENTRIES // max(1, count))
+    for first in range(0, len(X), step):
+        t, part = angles[first : first + step], features[first : first + step]
+        t *= 0.5
+        np.tan(t, out=t)
+        q = 2 * length / (t * t + 1)
+        np.subtract(q, length, out=part[:, :count])
+        np.multiply(q, t, out=part[:, count:])
     return features
 
 

@@ -12,7 +12,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.robust import agreement, doubts, shares, shrinking
 from eigenpact.algorithms.robust.basis import consensus_step, steepest_fall
-from eigenpact.algorithms.robust.entries import fit_scores, remove_errors
+from eigenpact.algorithms.robust.entries import fit_scores, remove_errors, typical_sizes
 from eigenpact.algorithms.robust.shrinking import Shrinking, clipped_step, threshold_step
 from eigenpact.algorithms.robust.thresholds import LEVELS, Residuals, tally
 from eigenpact.algorithms.setup import keep_centre
@@ -556,6 +556,53 @@ def test_levels_give_quantiles() -> None:
     fewer = Residuals(tally(cut, int((cut == 0).sum()), 1e-3), 1e-3, x.size)
     assert fewer.trusted == (cut != 0).sum()
     assert fewer.deviation == pytest.approx(1e-3, rel=0.03)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 7.0, 1e-305])
+def test_counts_are_those_of_sizes_by_level(tau: float) -> None:
+    """Against numpy's histogram between the edges of levels, four to the octave; what lies outside is in the outermost levels."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 200)) * 10.0 ** rng.integers(-30, 3, size=(30, 200)) * tau
+    x[0, :50] = 0.0
+    octave = 2.0 ** np.floor(np.log2(tau))
+    top = octave * (1 + np.floor(4 * (tau / octave - 1)) / 4)  # the least size on the threshold's level
+    edges, steps = [top], np.array([1.0, 1.25, 1.5, 1.75])
+    while len(edges) < LEVELS - 1:
+        octave = 2.0 ** np.floor(np.log2(edges[-1]))
+        j = int(np.searchsorted(steps, edges[-1] / octave))
+        edges.append(steps[j - 1] * octave if j else 0.875 * octave)
+        if edges[-1] < 1e-307:
+            break
+    bounds = np.array([-1.0, *edges[::-1], np.inf])
+    exact = np.histogram(np.abs(x), bounds)[0]
+    counts = tally(x, 50, tau)
+    assert counts.sum() == x.size - 50
+    np.testing.assert_array_equal(counts[-len(exact) + 1 :], exact[1:])
+
+
+@pytest.mark.parametrize("step", [0, 1, 2, 5])
+def test_sizes_are_counted_by_their_digits(step: int) -> None:
+    """Against the digits themselves, as Python writes them: zeros and what begins otherwise are left out."""
+    rng = np.random.default_rng(1)
+    X = rng.choice([0.0, -0.0, 1.0, -1.0, 1.5, 3.0, -2.5e-7, 1e-300], size=(40, 25))
+    X[:20] *= rng.random((20, 25))
+    digits = [f"{1 << 63 | int(bits):064b}" for bits in np.abs(X[X != 0]).view(np.uint64)]
+    begun = sorted(digits)[len(digits) // 2][: 5 * step]
+    last = None if step == 0 else (np.array([int(begun[:-5] or "0", 2)], dtype=np.uint64), step - 1)
+    held = kept() if last is None else kept() | {agreement.SIZES: last}
+    prefix = np.array([int(begun or "0", 2)], dtype=np.uint64)
+    counts = agreement.count_sizes(Site("a", X, held), prefix, np.int64(step)).send
+    exact = [sum(d.startswith(f"{begun}{part:05b}") for d in digits) for part in range(32)]
+    np.testing.assert_array_equal(counts[0] if isinstance(counts, tuple) else counts, exact)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 8])
+def test_typical_sizes_are_medians(d: int) -> None:
+    M = np.random.default_rng(d).normal(size=(9, d))
+    before = M.copy()
+    exact = np.median(np.abs(M), axis=1, keepdims=True) / 0.6744897501960817
+    np.testing.assert_array_equal(typical_sizes(M, None), exact)
+    np.testing.assert_array_equal(M, before)
 
 
 def test_a_threshold_that_trusts_less_than_half_has_not_settled() -> None:

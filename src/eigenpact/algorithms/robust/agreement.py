@@ -38,10 +38,10 @@ from ..medians import (
     DIGITS,
     PARTS,
     SCALE_ROUNDS,
+    SIGN,
     centres,
     check_path,
     count_parts,
-    keys_of,
     many,
     medians,
     part_of,
@@ -91,12 +91,19 @@ def count_observed(site: Site) -> Any:
 def count_sizes(site: Site, prefix: Any, step: Any) -> Reply:
     """As ``count_parts`` for the sizes of all entries together, centred and scaled, that are not zero."""
     check_path(site.kept.get(SIZES), prefix, int(step))
-    counts = np.zeros(PARTS, dtype=np.int64)
+    shift = shift_of(int(step))
+    first, zero = np.uint64(prefix[0]) << np.uint64(DIGITS), SIGN >> shift
+    counts = np.zeros(PARTS + 1, dtype=np.int64)  # and those that begin otherwise
     for _, M, _ in entries_of(site):  # missing entries are zero there
-        keys = keys_of(np.abs(M[M != 0])) >> shift_of(int(step))
-        here = keys >> np.uint64(DIGITS) == prefix
-        counts += np.bincount((keys[here] & np.uint64(PARTS - 1)).view(np.int64), minlength=PARTS)
-    return Reply(many(counts[None, :], site.min_rows)[0], {SIZES: (prefix, int(step))})
+        zeros = M.size - int(np.count_nonzero(M))
+        parts = np.abs(M, out=M).view(np.uint64)
+        parts |= SIGN  # the keys of numbers that are not negative
+        parts >>= shift
+        parts -= first  # less than none is more than any
+        np.minimum(parts, np.uint64(PARTS), out=parts)
+        counts += np.bincount(parts.reshape(-1).view(np.int64), minlength=PARTS + 1)
+        counts[min(int(zero - first), PARTS) if zero >= first else PARTS] -= zeros
+    return Reply(many(counts[None, :PARTS], site.min_rows)[0], {SIZES: (prefix, int(step))})
 
 
 @local(

@@ -67,7 +67,11 @@ def typical_sizes(M: Array, observed: Mask | None) -> Array:
     """
     sizes = np.abs(M)
     if observed is None:
-        return np.asarray(np.median(sizes, axis=1, keepdims=True, overwrite_input=True) / NORMAL_MEDIAN)
+        half = sizes.shape[1] // 2
+        sizes.partition(half, axis=1)  # half of what np.median does, which looks for both middle entries and for the largest
+        middle = sizes[:, half : half + 1]
+        lower = middle if sizes.shape[1] % 2 else sizes[:, :half].max(axis=1, keepdims=True)
+        return np.asarray((lower + middle) / 2 / NORMAL_MEDIAN)
     seen = observed.sum(axis=1, keepdims=True)
     sizes[~observed] = np.inf
     sizes.sort(axis=1)
@@ -84,26 +88,26 @@ def fit_scores(R: Array, W: Mask, U: Array, V: Array, steps: int, good_enough: f
     >>> fit_scores(M, np.array([[True, True, False]]), U, np.zeros((1, 1)), 1)[0]
     array([[2.]])
     """
-    weights = W.astype(np.float64)
+    weights, rows_of_U = W.astype(np.float64), np.ascontiguousarray(U.T)
     E = R * weights
     G, first = E @ U, V
-    P, size = G, np.einsum("ij,ij->i", G, G)
+    P, size = G, np.vecdot(G, G)
     enough = good_enough**2 * float(size.sum())
-    rounding = np.finfo(float).eps ** 2 * np.maximum(size, np.einsum("ij,ij->i", E, E))  # a gradient below it has no direction
+    rounding = np.finfo(float).eps ** 2 * np.maximum(size, np.vecdot(E, E))  # a gradient below it has no direction
     for _ in range(steps):
         if float(size.sum()) <= enough:
             break
-        Q = np.matmul(P, U.T, out=E)
+        Q = np.matmul(P, rows_of_U, out=E)
         Q *= weights
         bend = Q @ U  # its product with P is the square of what trusted entries show of P
-        bent = np.einsum("ij,ij->i", P, bend)
-        seen = bent > UNSEEN * np.einsum("ij,ij->i", P, P)  # a direction that no trusted entry shows has no length
+        bent = np.vecdot(P, bend)
+        seen = bent > UNSEEN * np.vecdot(P, P)  # a direction that no trusted entry shows has no length
         length = np.divide(size, bent, out=np.zeros_like(size), where=seen & (size > rounding))[:, None]
         V = V + length * P
         G = G - length * bend
-        size_prev, size = size, np.einsum("ij,ij->i", G, G)
+        size_prev, size = size, np.vecdot(G, G)
         P = G + np.divide(size, size_prev, out=np.zeros_like(size), where=size_prev > 0)[:, None] * P
-    return V, R - np.matmul(V - first, U.T, out=E)
+    return V, R - np.matmul(V - first, rows_of_U, out=E)
 
 
 def remove_errors(M: Array, observed: Mask | None, U: Array, first: float, last: float) -> tuple[Array, Mask]:

@@ -130,17 +130,18 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     V = np.array(site.kept["V"]) if "V" in site.kept else np.zeros((site.X.shape[0], k))
     G, B = np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
     by_feature, counts = np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in entries_of(site):
-        M -= shift
-        R = M - V[where] @ U.T
+    for where, R, observed in entries_of(site):
+        R -= shift
+        R -= V[where] @ U.T
         V[where], R = fit_scores(R, trusted(R, observed, tau), U, V[where], STEPS)
-        W = trusted(R, observed, tau)
+        W = trusted(R, observed, tau).astype(np.float64)
         R *= W
-        V_1 = np.column_stack([V[where], np.ones(len(M))])
-        G += R.T @ V_1
+        V_1 = np.column_stack([V[where], np.ones(len(R))])
+        G += (V_1.T @ R).T
         B += V_1.T @ V_1
-        by_feature += W.sum(axis=0)
-        counts += tally(R, W.size - int(np.count_nonzero(W)), float(tau))
+        here = (V_1[:, -1] @ W).astype(np.int64)  # sums of ones are exact, and products quicker than counting
+        by_feature += here
+        counts += tally(R, W.size - int(here.sum()), float(tau))
     check_many(by_feature, site.min_rows)
     return Reply((G, B, by_feature, counts), keep={"V": V})
 
@@ -165,10 +166,15 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
             scores, R = fit_scores(M, observed, U, np.zeros((len(M), k)), STEPS)
             R *= observed
         V_1 = np.column_stack([scores, 1.0 / factor])
-        G += R.T @ V_1
+        G += (V_1.T @ R).T
         B += V_1.T @ V_1
-        explained = [np.count_nonzero(trusted(whole - V_j @ U.T, observed, tau), axis=1) for V_j in (scores * factor, scores)]
-        V[where] = scores * np.where(explained[0] >= explained[1], factor[:, 0], 1.0)[:, None]
+        large = np.flatnonzero(factor[:, 0] > 1)
+        seen, of_large = None if observed is None else observed[large], scores[large]
+        explained = [
+            np.count_nonzero(trusted(whole[large] - V_j @ U.T, seen, tau), axis=1) for V_j in (of_large * factor[large], of_large)
+        ]
+        scores[large] *= np.where(explained[0] >= explained[1], factor[large, 0], 1.0)[:, None]
+        V[where] = scores
     check_not_all_cut(inside, site.min_rows)
     return Reply((G, B), keep={"V": V})
 

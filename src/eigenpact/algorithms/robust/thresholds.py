@@ -38,6 +38,9 @@ LEVELS = 160
 SHIFT = np.uint64(50)
 """Bits of a float64 below the exponent and two bits of the mantissa."""
 
+ALL_LEVELS = 1 << 13
+"""Levels that all sizes have together."""
+
 SETTLED = 12.0
 """A threshold within so many deviations has arrived at the noise."""
 
@@ -45,10 +48,12 @@ SETTLED = 12.0
 def tally(E: Array, wrong: int, threshold: float) -> NDArray[np.int64]:
     """Counts (LEVELS,) of the trusted residuals by size; E (n x d) is 0 at the ``wrong`` entries that are not trusted."""
     levels = (np.abs(E).view(np.uint64) >> SHIFT).view(np.int64)
-    levels += LEVELS - 1 - _level(threshold)
-    np.clip(levels, 0, LEVELS - 1, out=levels)
-    counts = np.bincount(levels.reshape(-1), minlength=LEVELS).astype(np.int64)
-    counts[0] -= wrong
+    of_level = np.bincount(levels.reshape(-1), minlength=ALL_LEVELS)
+    below = _level(threshold) - LEVELS + 1  # levels up to here are the lowest one, those beyond the threshold's the highest
+    counts = np.zeros(LEVELS, dtype=np.int64)
+    first, last = max(below + 1, 0), below + LEVELS - 1
+    counts[first - below : -1] = of_level[first:last]
+    counts[0], counts[-1] = of_level[:first].sum() - wrong, of_level[last:].sum()
     return counts
 
 
