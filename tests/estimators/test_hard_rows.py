@@ -92,3 +92,23 @@ def test_a_huge_constant_is_no_reason_to_warn(solver: str, shape: tuple[int, int
         X[:, 3] = huge
         pca = ep.FederatedPCA(2, solver=solver, random_state=0).fit({"A": X})
         np.testing.assert_allclose(pca.explained_variance_, expected.explained_variance_, rtol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["gram", "krylov"])
+@pytest.mark.parametrize("offset", [0.0, 1.3])
+def test_rows_in_long_runs_of_equal_ones(offset: float, solver: str) -> None:
+    """All rounding errors point one way.  The answer was off by 1000 times the estimated angle; the page allows 30."""
+    i, gap = np.arange(80000), 1e-5
+    signs = (np.where(i // b % 2, 1, -1.0) for b in (1, 2, 4))
+    X = np.stack([size * h for size, h in zip((1.0, 1 - gap, 0.05), signs, strict=True)], axis=1)
+    X = X @ np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0] + offset
+    X = X[np.argsort(X[:, 0], kind="stable")]
+    distinct = np.unique(X, axis=0).astype(np.longdouble)  # each as often as the others
+    assert len(distinct) == 8
+    C = (distinct - distinct.mean(axis=0)).T @ (distinct - distinct.mean(axis=0))
+    for _ in range(22):  # its power 2^22 has nothing but the leading direction
+        C = C @ C
+        C /= np.max(np.abs(C))
+    pca = ep.FederatedPCA(1, solver=solver, random_state=0).fit({"A": X})
+    sine = largest_sine(pca.components_.T, (C[:, :1] / np.linalg.norm(C[:, 0].astype(float))).astype(float))
+    assert sine <= 30 * pca.angle_estimate_ <= 1e-4
