@@ -16,6 +16,8 @@ import scipy.linalg
 from .linalg import Array, orthonormalize
 from .parts import side_by_side, sum_of
 
+_potrf = scipy.linalg.get_lapack_funcs("potrf", dtype=np.float64)
+
 PART = 512
 """Rows of the basis that one thread multiplies at a time."""
 
@@ -150,9 +152,12 @@ def has_factor(lower: Array) -> bool:
     >>> has_factor(np.array([[2.0, 0.0], [1.0, 2.0]])), has_factor(np.array([[1.0, 0.0], [2.0, 1.0]]))
     (True, False)
     """
-    d, upper, step = len(lower), lower.T, PANEL if len(lower) > ALONE else ALONE
-    for first in range(0, d, step):
-        last = min(first + step, d)
+    d, upper = len(lower), lower.T
+    if d <= ALONE:  # other threads wait meanwhile, for numpy's, which lets them go on, takes three times as long
+        factor, wrong = _potrf(lower, lower=1, clean=0, overwrite_a=1)
+        return wrong == 0 and bool(np.isfinite(factor[-1:, -1:]).all())
+    for first in range(0, d, PANEL):
+        last = min(first + PANEL, d)
         try:
             corner = np.linalg.cholesky(lower[first:last, first:last])
         except np.linalg.LinAlgError:
