@@ -33,6 +33,14 @@ def test_who_wants_the_same_choice_everywhere_has_nothing_measured(monkeypatch: 
     assert measuring.measured_here(USUAL, 3, ["cuda:0"]) == Costs(latency=1e-4, bandwidth=5e9, flops=4e10, narrow=2e10, at_once=3)
 
 
+def test_a_misspelt_wish_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EIGENPACT_RATES", "Usual")
+    with pytest.raises(
+        ep.errors.InputError, match="EIGENPACT_RATES='Usual' in the environment; 'usual' takes usual rates, unset it"
+    ):
+        ep.FederatedPCA(1).fit({"A": np.eye(3), "B": np.eye(3)})
+
+
 def test_an_engine_without_a_narrow_rate_gets_none() -> None:
     assert measuring.measured_here(Costs(1.0, 1.0, 4e10), 1).narrow is None
 

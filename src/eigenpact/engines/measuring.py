@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..errors import InputError
 from ..numerics.rates import device_rates, measured_rates, near
 from ..runtime import Costs
 
@@ -19,7 +20,10 @@ def measured_here(usual: Costs, at_once: int, devices: Sequence[str] = (), proce
     ``devices`` are those that hold the rows of each site here, "" for none.  If all have one, these are measured; several sites
     share one, and ``processes`` have as many as this one.
     """
-    if os.environ.get(VARIABLE) == UNMEASURED:
+    told = os.environ.get(VARIABLE, "")
+    if told not in ("", UNMEASURED):
+        raise InputError(f"{VARIABLE}={told!r} in the environment; {UNMEASURED!r} takes usual rates, unset it to measure them")
+    if told:
         return replace(usual, at_once=at_once)
     rates = measured_rates()
     flops, narrow = near(usual.flops, rates.square), usual.narrow and near(usual.narrow, rates.narrow)
