@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
+from eigenpact.numerics.certificate import TIE
 from eigenpact.numerics.linalg import top_eigenpairs
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.proved import MANY, proved_eigenpairs
@@ -45,6 +46,17 @@ def test_a_residual_that_is_allowed_misses_no_direction() -> None:
     np.testing.assert_allclose(found[0][:k], values[:k], rtol=1e-4)
     assert values[k] <= found[0][k] < values[k - 1]
     assert largest_sine(found[1], top_eigenpairs(C, k)[1]) <= residual / (found[0][k - 1] - found[0][k])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_however_much_is_allowed_the_next_value_is_not_called_tied(seed: int) -> None:
+    """It is beside a residual of a sixteenth of the gap, which one of these had."""
+    gap, k = 1e-4, 3
+    values = np.concatenate([[3, 2.5, 2.0, 2.0 * (1 - gap)], np.linspace(1, 0.1, MANY + 196)])
+    found = proved_eigenpairs(np.diag(values), k, seed, allowed=1e9)
+    assert found is not None
+    residual = np.linalg.norm(values[:, None] * found[1] - found[1] * found[0][:k], axis=0)
+    assert residual[-1] * TIE <= found[0][k - 1] - found[0][k]
 
 
 @pytest.mark.parametrize("what", ["small", "tied", "flat", "many", "graded"])

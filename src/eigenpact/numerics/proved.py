@@ -11,7 +11,7 @@ from math import ceil
 
 import numpy as np
 
-from .certificate import Certificate, certify, certify_again, spare
+from .certificate import TIE, Certificate, certify, certify_again, spare
 from .krylov_space import KrylovSpace
 from .linalg import GRADED, Array
 from .tall import random_block, times
@@ -25,6 +25,9 @@ angle, as many as it should take to lower it enough, at the pace so far."""
 
 AT_ROUNDING, FINE = 8.0, 1e-12
 """A bound on the angle is good enough within this many times the rounding errors, or if it is that small."""
+
+TURNED = 1 / (2 * TIE)
+"""The largest angle at which a residual that is allowed will do: beside a larger one the next eigenvalue counts as tied."""
 
 
 def few_of_many(d: int, k: int) -> bool:
@@ -40,8 +43,8 @@ def proved_eigenpairs(C: Array, k: int, seed: int, coarse: float = 0.0, allowed:
     """The k largest eigenvalues of C (d x d) and a bound on the next (k + 1,), and the k eigenvectors (d x k); or None.
 
     Products are known to be off by ``coarse``, the length of a column.  Residuals (I - Z Z^T) C Z of a length of ``allowed`` will
-    do; none of the k directions is missed all the same.  None is for small matrices, for those whose leading
-    eigenvectors hardly differ in variance from the next, and where one variance dwarfs others that are wanted.
+    do if they turn Z by little; none of the k directions is missed all the same.  None is for small matrices, for those whose
+    leading eigenvectors hardly differ in variance from the next, and where one variance dwarfs others that are wanted.
 
     >>> C = np.diag(1 / np.arange(1.0, 1201.0))
     >>> values, vectors = proved_eigenpairs(C, 2, 0)
@@ -64,7 +67,8 @@ def proved_eigenpairs(C: Array, k: int, seed: int, coarse: float = 0.0, allowed:
         found = certify_again(space, ritz, found, coarse) or certify(space, ritz, omega, coarse)
         enough = max(FINE, AT_ROUNDING * found.rounding)
         residual = float(np.linalg.norm(ritz.off))
-        if found.bound is not None and found.angle is not None and (found.angle <= enough or residual <= allowed):
+        enough = max(enough, TURNED) if residual <= allowed else enough
+        if found.bound is not None and found.angle is not None and found.angle <= enough:
             return np.append(ritz.values[:k], found.bound), ritz.Z
         graded = ritz.values[0] > GRADED * abs(ritz.values[k - 1])  # products lose digits of small values that LAPACK keeps
         if graded or found.cut != "clear":

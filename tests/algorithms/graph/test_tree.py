@@ -4,41 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.algorithms.graph.tables import NODES, put_forward, ran
 
-from eigenpact.algorithms.graph.gossip import NOW
 from eigenpact.algorithms.graph.network import Network
 from eigenpact.algorithms.graph.tree import join, mean
-from eigenpact.engines import InProcess
 from eigenpact.estimators.graph.graphs import find_graph
-from eigenpact.runtime import Driver, Local, Outcome, Reply, Site, local
-
-NODES = [f"n{j}" for j in range(20)]
-
-
-@local(keeps=(NOW,))
-def put_table_forward(site: Site):
-    """The node's own table."""
-    return Reply(keep={NOW: np.asarray(site.X)})
+from eigenpact.runtime import Local
 
 
 def meant(graph, nodes=NODES):
     """Node -> table after all were added up along the tree, the tables, the network, the outcome."""
-    tables = {name: np.random.default_rng(i).normal(size=(3, 2)) for i, name in enumerate(nodes)}
-    network = Network(find_graph(graph, nodes))
 
-    async def program(_start, _state):
+    async def program(network):
         await join(network)
         for _ in range(2):  # the second is not about what the first left
-            await Local(put_table_forward)
+            await Local(put_forward)
             await mean(network)
 
-    def job(connection):
-        driver = Driver(connection, graph=network.graph)
-        driver.run(program)
-        return Outcome({}, {"rounds": driver.rounds}, driver.ledger, results=(NOW,))
-
-    outcome = InProcess().execute(tables, job, graph=network.graph)
-    return {name: kept[NOW] for name, kept in outcome.kept.items()}, tables, network, outcome
+    return ran(program, graph, nodes)
 
 
 @pytest.mark.parametrize("graph", ["ring:2", "ring:4", "grid", "regular:4", "erdos:0.3", "small-world:4", "complete"])
