@@ -10,8 +10,12 @@ FILES ?= 5000
 SCHEDULES ?= 100
 MOMENTS ?= 20
 SEED ?= 0
-TABLES ?= statistical files consensus privacy daily security foundation engines exactness personalized robust graph
+# Longest first, so that two at a time end at about the same time.
+TABLES ?= foundation statistical consensus personalized files exactness privacy security daily engines graph robust
 MINUTES ?= 90
+# Tests in several processes; conftest.py says which groups begin first.  More processes than two cores, because federations wait a lot.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+SPREAD := --dist loadgroup --no-loadscope-reorder
 # Else every process that a test starts compiles the whole package again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -40,11 +44,11 @@ lint: $(VENV)/test.stamp ## ruff and mypy --strict
 	$(BIN)/mypy
 
 test: lint ## lint, then all tests but the slow and the violent ones, on two cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "not faults and not paper"
+	$(PYTEST) -n 3 $(SPREAD) -m "not faults and not paper"
 
 test-faults: $(VENV)/test.stamp ## tests that kill processes, wait for timeouts or follow a page through a whole federation
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "faults and not crowded"
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "faults and crowded"
+	$(PYTEST) tests -n 4 $(SPREAD) -m "faults and not crowded"
+	$(PYTEST) tests -m "faults and crowded"
 
 test-stops: $(VENV)/test.stamp ## Ctrl-C at 20 moments of every command of a federation (MOMENTS=20)
 	OMP_NUM_THREADS=1 EIGENPACT_MOMENTS=$(MOMENTS) $(BIN)/pytest tests/cli/test_daily_life.py -m faults

@@ -24,7 +24,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 from tests.cli.daily import Command, Life, rows
 from tests.engines.federation import with_argument
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("daily-life")]
 
 MOMENTS = int(os.environ.get("EIGENPACT_MOMENTS", "3"))
 EXACT = "exact_replies = false", "exact_replies = true"

@@ -37,7 +37,7 @@ def test_what_cannot_be_rehearsed(refused: Callable[..., str], tmp_path: Path) -
 
 
 @pytest.mark.faults
-@pytest.mark.xdist_group("nvflare")
+@pytest.mark.xdist_group("rehearsal")
 def test_a_rehearsal(run: Callable[..., Any], tmp_path: Path) -> None:
     """Every party is played, over FLARE whatever the engine; models are right, and nothing is left running."""
     (tmp_path / "consortium.toml").write_text(CONSORTIUM)

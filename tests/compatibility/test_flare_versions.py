@@ -19,7 +19,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.engines.federation import Parties
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flare-versions")]
 
 OLD_SITE = "lima"
 ASKED: dict[str, dict[str, Any]] = {"krylov": {"solver": "krylov"}, "secured gram": {"solver": "gram", "secure": True}}

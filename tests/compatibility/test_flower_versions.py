@@ -17,7 +17,7 @@ pytest.importorskip("flwr", reason="needs eigenpact[flower]")
 
 from tests.engines.flower_federation import FlowerParties
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flower")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flower-versions")]
 
 OLD_SITE = "lima"
 

@@ -56,7 +56,7 @@ COMMANDS = {"eigenpact", "mpiexec", "flwr", "flower-supernode"}
 HERE = {"audit", "compare", "describe", "export", "fit", "show", "suggest", "transform"}
 """Subcommands of eigenpact that start no other process and are run in this one; ``tests/cli/test_cli.py`` starts real ones."""
 
-SLOW = {"federate.md": "federate", "federate-with-flower.md": "flower", "reproduce-the-papers.md": "reproduce"}
+SLOW = {"federate.md": "federate", "federate-with-flower.md": "federate-flower", "reproduce-the-papers.md": "reproduce"}
 """Pages that take minutes, and the group of tests that they run in: their commands run with the tests of faults."""
 
 NEEDS = {

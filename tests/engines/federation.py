@@ -91,9 +91,9 @@ class Parties:
         console = self.folder / name / "console.txt"
         return "\n".join([*texts, console.read_text(errors="replace") if console.exists() else ""])
 
-    def wait_for(self, name: str, text: str, times: int = 1) -> None:
+    def wait_for(self, name: str, text: str, times: int = 1, within: float = UP_WITHIN) -> None:
         """Wait until a party has logged a text so often."""
-        deadline = time.monotonic() + UP_WITHIN
+        deadline = time.monotonic() + within
         while self.log(name).count(text) < times:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} has not logged {text!r}:\n{self.log(name)[-3000:]}")

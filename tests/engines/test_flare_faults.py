@@ -25,7 +25,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 from eigenpact.runtime import read_site_ledger
 from tests.engines.federation import Parties
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flare-faults")]
 
 TIMEOUT = 12.0
 """Seconds a site may take; the coordinator's silence lasts as long before sites give up."""

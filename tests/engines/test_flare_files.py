@@ -18,7 +18,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.engines.federation import Parties
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flare-files")]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ pytest.importorskip("nvflare", reason="needs eigenpact[nvflare]")
 
 from tests.attacks.flare_schedules import SITES, Schedule, check, federation
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flare-schedules")]
 
 CASES = (
     (Schedule("suspended", 3, ((5, "suspend", "oslo"),)), "exact for lima, oslo, quito"),

@@ -27,7 +27,7 @@ from tests.engines.federation import Parties
 from tests.engines.heap import elsewhere, true_replies
 from tests.engines.test_flare_faults import TIMEOUT, slow_problem, wait_until
 
-pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("nvflare")]
+pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("flare-secured")]
 
 SOLVERS = ["gram", "krylov", "subspace"]
 POLICY = {

@@ -35,6 +35,8 @@ from eigenpact.engines.flower.kits import FlowerKit, _make_site_key
 from tests.engines.flower_federation import CASES, FlowerParties
 
 pytestmark = [pytest.mark.xdist_group("flower"), pytest.mark.faults]
+KILLS = pytest.mark.xdist_group("kills")
+"""Tests that wait until Flower counts a node as gone: in a federation of their own, beside the others."""
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +164,7 @@ class Fleet(BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.xdist_group("proxy")  # it has a federation of its own
 def test_a_proxy_that_publishes_the_fleet_alone_is_enough(tmp_path: Path) -> None:
     """A federation whose host is another than the SuperLink's 127.0.0.1: sites take part, and the rest is not to be reached."""
     parties = FlowerParties(tmp_path / "test", three_sites(), SOLVERS_POLICY, host="127.0.0.2")
@@ -228,6 +231,7 @@ def outcome_with_quito_killed(
     return outcome
 
 
+@KILLS
 def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits once, goes on without it, and has the bits of the rest; started again, the node takes part again."""
     monkeypatch.setattr(engine, "min_sites", 2)
@@ -247,6 +251,7 @@ def test_a_node_killed_in_mid_run(engine: Any, parties: FlowerParties, monkeypat
     assert again.sites_ == tuple(sorted(NAMES))
 
 
+@KILLS
 def test_a_node_killed_in_a_secured_run_stops_it_until_it_is_back(
     engine: Any, parties: FlowerParties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +269,7 @@ def test_a_node_killed_in_a_secured_run_stops_it_until_it_is_back(
     np.testing.assert_array_equal(again.components_, here.components_)
 
 
+@KILLS
 def test_a_site_joins_and_a_key_is_renewed_while_the_superlink_is_up(parties: FlowerParties) -> None:
     """Nobody else is started again; the SuperLink forgets the key that was renewed away, and its node can not come back."""
     folder = parties.folder

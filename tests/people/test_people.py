@@ -37,8 +37,8 @@ def test_the_hpc_user_under_mpi(person: Person) -> None:
 @pytest.mark.parametrize(
     "engine",
     [
-        pytest.param("nvflare", marks=pytest.mark.xdist_group("nvflare")),
-        pytest.param("flower", marks=pytest.mark.xdist_group("flower")),
+        pytest.param("nvflare", marks=pytest.mark.xdist_group("data-manager")),
+        pytest.param("flower", marks=pytest.mark.xdist_group("data-manager-flower")),
     ],
 )
 def test_the_data_manager_of_the_third_hospital(person: Person, engine: str) -> None:
