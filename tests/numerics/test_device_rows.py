@@ -15,7 +15,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # which Triton reads when it is imported
 pytest.importorskip("triton")
 
-from eigenpact.numerics import device_rows  # noqa: E402
+from eigenpact.numerics import device_rows, device_work  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -23,7 +23,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @pytest.fixture(autouse=True)
 def few_parts(monkeypatch):
     """Sums over few parts, but several: the interpreter is slow."""
-    monkeypatch.setattr(device_rows, "PROGRAMS", 3)
+    monkeypatch.setattr(device_work, "PROGRAMS", 3)
 
 
 def there(X):

@@ -11,7 +11,7 @@ import scipy.sparse
 
 import eigenpact as ep
 from eigenpact.errors import InputError, InputTypeError
-from eigenpact.numerics import device_rows, on_device, site_rows
+from eigenpact.numerics import device_rows, device_work, on_device, site_rows
 from eigenpact.numerics.on_device import OnDevice
 from eigenpact.numerics.site_rows import SiteRows, own_mean
 from eigenpact.numerics.sources import ArraySource
@@ -24,7 +24,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(on_device, "CHUNK_BYTES", 7 * 12 * 4)
-    monkeypatch.setattr(device_rows, "PROGRAMS", 3)
+    monkeypatch.setattr(device_work, "PROGRAMS", 3)
 
 
 def made(n=90, d=12, kind="float64", offset=3.0):

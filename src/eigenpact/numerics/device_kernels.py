@@ -4,10 +4,11 @@ Rows X (n x d) are of single or double precision.  Entries become doubles in reg
 that W = X - 1 u^T is never stored, and no digit of it is lost.  Products use the double precision matrix units.  A sum over rows
 is made in parts whose number depends on the shape alone, and parts are added in their order: the same input gives the same bits.
 
-A block has up to 128 columns, at most three powers of two side by side (``K0``, ``K1``, ``K2``, 0 for none), padded with zeros.
-``VEC`` neighbouring entries, by which d and the stride of the rows divide, are read at once.
+A block has up to 128 columns, at most three powers of two side by side (``K0``, ``K1``, ``K2``, 0 for none), padded with zeros,
+and with rows of zeros up to a whole tile of features.  ``VEC`` neighbouring entries, by which d and the stride of the rows
+divide, are read at once.  In place of rows beyond n the last one is read, and meets zeros.
 
-``device_rows.py`` calls these and says what they are for.
+``device_work.py`` and ``device_rows.py`` call these and say what they are for; ``device_single.py`` has others.
 """
 
 import importlib.util
@@ -24,6 +25,26 @@ else:  # so that this file can be read without it; nothing here runs then
     def jit(function):
         """Leave a kernel as it is."""
         return function
+
+
+@jit
+def pad_block(B, D, V, A, R, d, k, tiles, BD: tl.constexpr, KP: tl.constexpr, K: tl.constexpr):
+    """A = D^-1 B (d x K) for a block B (d x k) and the diagonal of D (d,), with zeros up to whole ``tiles`` of BD rows; and parts
+    R (programs x 2 x K) of V B for V (2 x d).  KP >= K."""
+    program = tl.program_id(0)
+    j = tl.arange(0, KP)
+    one = tl.zeros((BD, KP), tl.float64)
+    other = tl.zeros((BD, KP), tl.float64)
+    for i in range(program, tiles, tl.num_programs(0)):
+        f = i * BD + tl.arange(0, BD)
+        b = tl.load(B + f[:, None] * k + j[None, :], mask=(f < d)[:, None] & (j < k)[None, :], other=0.0)
+        one += b * tl.load(V + f, mask=f < d, other=0.0)[:, None]
+        other += b * tl.load(V + d + f, mask=f < d, other=0.0)[:, None]
+        a = b / tl.load(D + f, mask=f < d, other=1.0)[:, None]
+        tl.store(A + f[:, None] * K + j[None, :], a, mask=(j < K)[None, :])
+    to = R + program * 2 * K + j
+    tl.store(to, tl.sum(one, 0), mask=j < K)
+    tl.store(to + K, tl.sum(other, 0), mask=j < K)
 
 
 @jit
@@ -47,7 +68,7 @@ def scores(
     d = d_vec * VEC
     r = tl.program_id(0) * BM + tl.arange(0, BM)
     here = r[:, None] < n
-    row = X + (r.to(tl.int64) * stride_vec * VEC)[:, None]
+    row = X + (tl.minimum(r, n - 1).to(tl.int64) * stride_vec * VEC)[:, None]
     i0 = tl.arange(0, K0)
     acc0 = tl.zeros((BM, K0), tl.float64)
     if K1 > 0:
@@ -59,14 +80,14 @@ def scores(
     for j in range(0, d, BD):
         f = j + tl.arange(0, BD)
         there = f < d
-        x = tl.load(row + f[None, :], mask=here & there[None, :], other=0.0)
+        x = tl.load(row + f[None, :], mask=there[None, :], other=0.0)
         w = x.to(tl.float64) - tl.load(U + f, mask=there, other=0.0)[None, :]
         a = A + f[:, None] * K
-        acc0 = tl.dot(w, tl.load(a + i0[None, :], mask=there[:, None], other=0.0), acc0, out_dtype=tl.float64)
+        acc0 = tl.dot(w, tl.load(a + i0[None, :]), acc0, out_dtype=tl.float64)
         if K1 > 0:
-            acc1 = tl.dot(w, tl.load(a + i1[None, :], mask=there[:, None], other=0.0), acc1, out_dtype=tl.float64)
+            acc1 = tl.dot(w, tl.load(a + i1[None, :]), acc1, out_dtype=tl.float64)
         if K2 > 0:
-            acc2 = tl.dot(w, tl.load(a + i2[None, :], mask=there[:, None], other=0.0), acc2, out_dtype=tl.float64)
+            acc2 = tl.dot(w, tl.load(a + i2[None, :]), acc2, out_dtype=tl.float64)
     to = T + r.to(tl.int64)[:, None] * K
     tl.store(to + i0[None, :], tl.where(here, acc0, 0.0))
     if K1 > 0:
@@ -93,7 +114,7 @@ def back(
     K1: tl.constexpr,
     K2: tl.constexpr,
 ):
-    """Parts P (parts x k x d) of T^T W, ``rows`` rows of W and of T (n x K) in each."""
+    """Parts P (parts x k x d) of T^T W, ``rows`` rows of W and of T (n x K) in each, which are whole tiles of BM."""
     K: tl.constexpr = K0 + K1 + K2
     d = d_vec * VEC
     f = tl.program_id(0) * BD + tl.arange(0, BD)
@@ -112,8 +133,8 @@ def back(
     for i in range(part * rows, last, BM):
         r = i + tl.arange(0, BM)
         # the tile is read as its transpose: so the matrix units get it without a detour
-        at = X + (r.to(tl.int64) * stride_vec * VEC)[None, :] + f[:, None]
-        x = tl.load(at, mask=(r < last)[None, :] & there[:, None], other=0.0)
+        at = X + (tl.minimum(r, n - 1).to(tl.int64) * stride_vec * VEC)[None, :] + f[:, None]
+        x = tl.load(at, mask=there[:, None], other=0.0)
         w = x.to(tl.float64) - u[:, None]  # beyond the last row this meets zeros of T
         t = T + r.to(tl.int64)[:, None] * K
         acc0 = tl.dot(w, tl.load(t + i0[None, :]), acc0, out_dtype=tl.float64)
@@ -130,8 +151,9 @@ def back(
 
 
 @jit
-def finish(P, F, R, D, G, d, k, parts, K: tl.constexpr, KP: tl.constexpr, BD: tl.constexpr):
-    """G = D^-1 (sum of parts P + F_0 R_0^T + F_1 R_1^T) (d x k) with F (2 x d), R (2 x K) and the diagonal of D (d,)."""
+def finish(P, F, R, D, G, d, k, parts, acted, K: tl.constexpr, KP: tl.constexpr, BD: tl.constexpr):
+    """G = D^-1 (sum of parts P + F_0 R_0^T + F_1 R_1^T) (d x k) with F (2 x d), R (2 x K), which is the sum of so many parts as
+    are ``acted``, and the diagonal of D (d,)."""
     f = tl.program_id(0) * BD + tl.arange(0, BD)
     j = tl.arange(0, KP)
     ok = (j < k)[:, None] & (f < d)[None, :]
@@ -144,8 +166,11 @@ def finish(P, F, R, D, G, d, k, parts, K: tl.constexpr, KP: tl.constexpr, BD: tl
             at += k * d
     for i in tl.static_range(2):
         of_f = tl.load(F + i * d + f, mask=f < d, other=0.0)
-        of_j = tl.load(R + i * K + j, mask=j < k, other=0.0)
-        total += of_j[:, None] * of_f[None, :]
+        of_j = tl.zeros((8, KP), tl.float64)
+        for block in range(0, acted, 8):
+            part = block + tl.arange(0, 8)[:, None]
+            of_j += tl.load(R + (2 * part + i) * K + j[None, :], mask=(part < acted) & (j < k)[None, :], other=0.0)
+        total += tl.sum(of_j, 0)[:, None] * of_f[None, :]
     total /= tl.load(D + f, mask=f < d, other=1.0)[None, :]
     tl.store(G + f[:, None] * k + j[None, :], tl.trans(total), mask=(f < d)[:, None] & (j < k)[None, :])
 

@@ -10,19 +10,21 @@ at four bytes an entry and give products as good as those of rows in double prec
 its mean c + l is the constant itself.  No agreed number meets a single entry: A meets sums over columns of W, t and e act on
 sums over rows.
 
+In single precision, where that is asked for (``single.py``), u is what float32 has of the mean, and with l = c - u + l
+
+    Y^T Y Z = D^-1 [ W^T (W A) + n (t + l) ((t + l)^T A)^T - n l (l^T A)^T ].
+
 What depends on the rows alone (u, e, t, D and their copies on the GPU) is made once for a site.  The block goes to the GPU, and
-the product comes back, once each, through memory that the GPU reads and writes itself.  Every site has a stream of its own, so
-that several sites on one GPU, which are asked in threads, share it.
+the product comes back, once each, through memory that the GPU reads and writes itself (``device_work.py``).  Every site has a
+stream of its own, so that several sites on one GPU, which are asked in threads, share it.
 
 Kernels are for rows that torch can see on a GPU (torch, cupy) where Triton is; all others take the general way in ``rows.py``.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.util
-import math
 import os
 import threading
 import weakref
@@ -34,27 +36,16 @@ from typing import Any
 
 import numpy as np
 
+from .device_work import WIDEST, OnGpu, Tile, Work, parts_of, together
 from .linalg import Array
 from .on_device import OnDevice
 from .parts import careful_totals
 
-WIDEST = 128
-"""Columns of a block that go through the rows together."""
-
-PROGRAMS = 1056
-"""About how many parts a pass over the rows has: some for every multiprocessor, as many whichever GPU it is, as bits are."""
-
 STRIP, CHUNK_BYTES = 512, 1 << 27
 """Columns of the scatter's triangle that are made together, and bytes of centred rows at a time."""
 
-KEPT_BYTES, ONE_THREAD = 1 << 28, 1 << 18
-"""Memory on the GPU that a site keeps for its next product, at most; multiplications up to which BLAS does not use threads."""
-
-FINISH = 8
-"""Features of the product that are added up together."""
-
-MOMENTS = (8, 128, 4, 3)
-"""Rows and features of a tile, warps and stages of the kernel for sums."""
+MOMENTS = Tile(8, 128, 4, 3)
+"""Of the kernel for sums."""
 
 
 @cache
@@ -89,28 +80,6 @@ def on_gpu(X: Any) -> Any:
     plain = X.ndim == 2 and X.shape[0] > 0 and X.shape[1] > 0 and X.stride(1) == 1 and X.stride(0) >= X.shape[1]
     small = X.shape[0] < 1 << 30 and X.shape[1] < 1 << 23
     return X if plain and small and X.dtype in (torch.float32, torch.float64) and _runs_kernels(X.device) else None
-
-
-def widths(k: int) -> tuple[int, int, int]:
-    """At most three powers of two, 8 or more (0 for none), that add up to k columns or few more.
-
-    >>> widths(20), widths(104), widths(120), widths(1)
-    ((16, 8, 0), (64, 32, 8), (128, 0, 0), (8, 0, 0))
-    """
-    total = next(total for total in range(-(-k // 8) * 8, 2 * WIDEST, 8) if total.bit_count() <= 3)
-    found = [1 << bit for bit in range(7, 2, -1) if total >> bit & 1]
-    first, second, third, *_ = [*found, 0, 0]
-    return first, second, third
-
-
-def tiles(k: int, size: int) -> tuple[tuple[int, int, int, int], tuple[int, int, int, int]]:
-    """Rows and features of a tile, warps and stages, of both kernels of a product with k columns; entries have ``size`` bytes.
-
-    Found by trying, on an H200: few columns wait for memory, many for the matrix units, and fill the registers.
-    """
-    if k <= 48:
-        return (64, 64, 4, 3), (256 // size, 64, 2, 3)
-    return (64, 32, 4 if k <= 112 else 8, 4), (16, 64, 4, 3)
 
 
 def sums_there(X: Any) -> bool:
@@ -161,17 +130,15 @@ def _moments(X: Any, centre: Array | None, *, squares: bool) -> Array | None:
     torch, kernels = importlib.import_module("torch"), _kernels()
     n, d = there.shape
     options: dict[str, Any] = {"dtype": torch.float64, "device": there.device}
-    bm, bd, warps, stages = MOMENTS
     width = 4 if squares else 2
-    rows, parts = _parts(n, d, bm, bd)
+    rows, parts = parts_of(n, d, MOMENTS)
     with _on(there):
         u = torch.zeros(d, **options) if centre is None else torch.tensor(centre, **options)
         S, M = torch.empty((parts, width, d), **options), torch.empty((width // 2, d), **options)
-        vec = _together(there)
-        grid = (-(-d // bd), parts)
+        vec, blocks = together(there), -(-d // MOMENTS.features)
         shape = n, d // vec, there.stride(0) // vec, rows
-        kernels.moments[grid](there, u, S, *shape, VEC=vec, BM=bm, BD=bd, SQUARES=squares, num_warps=warps, num_stages=stages)
-        kernels.add_pairs[(-(-d // bd),)](S, M, d, parts, W=width, BD=bd)
+        kernels.moments[blocks, parts](there, u, S, *shape, VEC=vec, SQUARES=squares, **MOMENTS.options)
+        kernels.add_pairs[(blocks,)](S, M, d, parts, W=width, BD=MOMENTS.features)
         found: Array = M.cpu().numpy()
     return found
 
@@ -188,6 +155,8 @@ class DeviceRows:
         The mean c of the rows as the site found it, and what rounding left of it.
     n : int, optional
         How many rows there are, if X is a piece of them.
+
+    ``lends_itself`` is for who looks whether the rows lend themselves to single precision: None until somebody did.
     """
 
     def __init__(self, X: Any, mean: Array | None, scale: Array | None, own: Array, n: int | None = None) -> None:
@@ -197,40 +166,55 @@ class DeviceRows:
         u: Array = own[0] + own[1]
         e = (own[0] - u) + own[1]
         t = u if mean is None else u - mean
-        self._scale = None if scale is None else scale[:, None]
-        self._acting = np.stack([t + e, t])  # on the block
+        self._centre, self._left, self._away, self._scale = u, e, t, np.ones(self.d) if scale is None else scale
         self._stream = torch.cuda.Stream(X.device) if X.is_cuda else None
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream(X.device))  # which may still be making the rows
         self.options: dict[str, Any] = {"dtype": torch.float64, "device": X.device}
         with self._here():
-            self.u = torch.tensor(u, **self.options)
-            self.acting = torch.tensor(self._acting, **self.options)
-            self.after = torch.tensor(np.stack([self.n * t, self.n * e]), **self.options)
-            self.diagonal = torch.tensor(np.ones(self.d) if scale is None else scale, **self.options)
-        self._work: Work | None = None
+            self._double = self._there(u, np.stack([t + e, t]), np.stack([self.n * t, self.n * e]))
+        self.lends_itself: bool | None = None
+        self._single: OnGpu | None = None
+        self._work: dict[bool, Work] = {}
         self._lock = threading.Lock()  # of its memory
 
-    def scatter_action(self, X: Any, Z: Array) -> Array:
-        """The product Y^T (Y Z) (d x k) with a block Z (d x k)."""
+    def is_for(self, mean: Array | None, scale: Array | None, own: Array) -> bool:
+        """Whether this was made for the same centre, scale and mean, the very arrays."""
+        return all(a is b for a, b in zip(self.agreed, (mean, scale, own), strict=True))
+
+    def _there(self, u: Any, acting: Array, after: Array) -> OnGpu:
+        there = [self._torch.tensor(a, **self.options) for a in (acting / self._scale, after, self._scale)]
+        return OnGpu(self._torch.tensor(u, device=self.options["device"]), *there)
+
+    def scatter_action(self, X: Any, Z: Array, *, single: bool = False) -> Array:
+        """The product Y^T (Y Z) (d x k) with a block Z (d x k), in double precision or, of such rows, in ``single``."""
         k = Z.shape[1]
         if not 0 < k <= WIDEST:
-            parts = [self.scatter_action(X, Z[:, i : i + WIDEST]) for i in range(0, k, WIDEST)]
+            parts = [self.scatter_action(X, Z[:, i : i + WIDEST], single=single) for i in range(0, k, WIDEST)]
             return np.ascontiguousarray(np.concatenate([np.zeros((self.d, 0)), *parts], axis=1))
-        with self._lock, self._here():
-            return self._product(X, Z)
+        with self._lock:
+            with self._here():
+                work = self._started(X, Z, single=single)
+            self._wait()
+            return work.product.copy()
 
-    def _product(self, X: Any, Z: Array) -> Array:
-        work = self._work
-        if work is None or work.key != (Z.shape[1], X.data_ptr()):
-            work = Work(self, X, Z.shape[1])
-        A = Z if self._scale is None else Z / self._scale
-        np.copyto(work.block, A)
-        if work.recorded:
-            np.copyto(work.acted, self._acting @ A)
+    def _started(self, X: Any, Z: Array, *, single: bool) -> Work:
+        """The product, which the GPU makes; the next thing to do is to wait for it."""
+        work = self._work.get(single)
+        if work is None or work.key != (Z.shape[1], X.data_ptr(), X.stride(0)):
+            work = self._work[single] = Work(self._of_single() if single else self._double, X, Z.shape[1], single=single)
+        np.copyto(work.block, Z)
         work.run(X)
-        self._work = work
-        return self._to_numpy(work.G)
+        return work
+
+    def _of_single(self) -> OnGpu:
+        """What products in single precision need."""
+        if self._single is None:
+            u = self._centre.astype(np.float32)
+            left = (self._centre - u) + self._left
+            away = self._away + self._left
+            self._single = self._there(u, np.stack([away, left]), np.stack([self.n * away, -self.n * left]))
+        return self._single
 
     def scatter_triangle(self, pieces: Iterable[Any]) -> Array:
         """The upper triangle of Y^T Y, row by row (d (d + 1) / 2), of all rows, which come in ``pieces``.
@@ -245,18 +229,22 @@ class DeviceRows:
             for piece in pieces:
                 for x in torch.split(piece, step):
                     w = W[: len(x)]
-                    torch.sub(x, self.u, out=w)
+                    torch.sub(x, self._double.u, out=w)
                     for j in range(0, d, STRIP):
                         S[j : j + STRIP, j:].addmm_(w[:, j : j + STRIP].T, w[:, j:])
-                if self._stream is not None:
-                    self._stream.synchronize()  # before the piece is overwritten
-            nt, ne = self.after
+                self._wait()  # before the piece is overwritten
+            nt, ne = self._double.after
             for one, other in ((nt, nt), (nt, ne), (ne, nt)):
                 S.addr_(one, other / n)
-            S /= self.diagonal
-            S /= self.diagonal[:, None]
+            S /= self._double.diagonal
+            S /= self._double.diagonal[:, None]
             upper = torch.triu_indices(d, d, device=S.device)
             return self._to_numpy(S[upper[0], upper[1]])
+
+    def _wait(self) -> None:
+        """Until the GPU is done."""
+        if self._stream is not None:
+            self._stream.synchronize()
 
     def _to_numpy(self, there: Any) -> Array:
         """A copy in numpy, in memory that the GPU writes itself and that torch uses again."""
@@ -264,7 +252,7 @@ class DeviceRows:
         if self._stream is not None:
             here = self._torch.empty(there.shape, dtype=there.dtype, pin_memory=True)
             here.copy_(there, non_blocking=True)
-            self._stream.synchronize()
+            self._wait()
         found: Array = here.numpy()
         return found
 
@@ -273,77 +261,6 @@ class DeviceRows:
         return nullcontext() if self._stream is None else self._torch.cuda.stream(self._stream)
 
 
-class Work:
-    """What products of rows X with blocks of k columns need on the GPU: memory, and the kernels with it.  It does not keep X.
-
-    ``block`` (d x k) and ``acted`` (2 x k) are numpy's views of memory that the GPU reads.  Where little memory is needed, all of
-    it is kept, and the kernels are ``recorded``: they start as one, for starting them one by one takes longer than they do.
-    """
-
-    def __init__(self, rows: DeviceRows, X: Any, k: int) -> None:
-        torch, n, d, K = importlib.import_module("torch"), rows.n, rows.d, widths(k)
-        self.key = k, X.data_ptr()
-        self._torch, self._shape, self._widths, self._vec = torch, (n, d, k), K, _together(X)
-        self._of_rows = rows.u, rows.after, rows.diagonal, rows.acting
-        self._scores, self._back = tiles(k, X.element_size())
-        self._part, self._parts = _parts(n, d, *self._back[:2])
-        self._options = rows.options
-        self._sent = torch.zeros((d + 2, sum(K)), dtype=torch.float64, pin_memory=X.is_cuda)
-        here: Array = self._sent.numpy()
-        self.block, self.acted = here[:d, :k], here[d:, :k]
-        self._A, self.G = torch.empty((d + 2, sum(K)), **self._options), torch.empty((d, k), **self._options)
-        self._large = (-(-n // self._scores[0]) * self._scores[0], sum(K)), (self._parts, k, d)
-        self.recorded = X.is_cuda and 8 * sum(map(math.prod, self._large)) <= KEPT_BYTES and 2 * d * k <= ONE_THREAD
-        self._kept = self._scores_and_parts() if self.recorded else None
-        self._graph = self._record(X) if self.recorded else None
-
-    def _scores_and_parts(self) -> list[Any]:
-        return [self._torch.empty(size, **self._options) for size in self._large]
-
-    def run(self, X: Any) -> None:
-        """Multiply the block; the product is in ``G`` when the GPU is done."""
-        d = self._shape[1]
-        self._A.copy_(self._sent, non_blocking=True)
-        if self._graph is not None:
-            self._graph.replay()
-            return
-        self._torch.mm(self._of_rows[3], self._A[:d], out=self._A[d:])
-        self._launch(X)
-
-    def _launch(self, X: Any) -> None:
-        kernels, (n, d, k), K, (u, after, diagonal, _) = _kernels(), self._shape, self._widths, self._of_rows
-        T, P = self._kept or self._scores_and_parts()
-        shape = n, d // self._vec, X.stride(0) // self._vec
-        tile: dict[str, Any] = {"VEC": self._vec, "K0": K[0], "K1": K[1], "K2": K[2]}
-        bm, bd, warps, stages = self._scores
-        options = tile | {"BM": bm, "BD": bd, "num_warps": warps, "num_stages": stages}
-        kernels.scores[(-(-n // bm),)](X, self._A, u, T, *shape, **options)
-        bm, bd, warps, stages = self._back
-        options = tile | {"BM": bm, "BD": bd, "num_warps": warps, "num_stages": stages}
-        kernels.back[(-(-d // bd), self._parts)](X, T, u, P, *shape, k, self._part, **options)
-        wide = 1 << (k - 1).bit_length()
-        sums = P, after, self._A[d:], diagonal, self.G
-        kernels.finish[(-(-d // FINISH),)](*sums, d, k, self._parts, K=sum(K), KP=wide, BD=FINISH)
-
-    def _record(self, X: Any) -> Any:
-        """The kernels as one graph.  Memory of torch's that is freed meanwhile would end the process, so garbage waits; other
-        threads may do as they like, but not record."""
-        self._launch(X)  # which compiles them
-        graph = self._torch.cuda.CUDAGraph()
-        with _recording, self._torch.cuda.stream(self._torch.cuda.Stream(X.device)):
-            collects = gc.isenabled()
-            gc.disable()
-            try:
-                graph.capture_begin(capture_error_mode="thread_local")
-                self._launch(X)
-                graph.capture_end()
-            finally:
-                if collects:
-                    gc.enable()
-        return graph
-
-
-_recording = threading.Lock()
 _prepared: dict[int, tuple[weakref.ref[Any], DeviceRows]] = {}
 _preparing = threading.Lock()
 
@@ -351,12 +268,15 @@ _preparing = threading.Lock()
 def device_rows(X: Any, mean: Array | None, scale: Array | None, own: Array) -> tuple[Any, DeviceRows] | None:
     """The rows as torch's, and what :class:`DeviceRows` keeps for them as long as they are there; None where kernels cannot
     read them."""
+    known = _prepared.get(id(X))
+    if known is not None and known[0]() is X and known[1].is_for(mean, scale, own):
+        return (X if hasattr(X, "data_ptr") else on_gpu(X)), known[1]  # cupy's is seen by torch anew
     there = on_gpu(X)
     if there is None:
         return None
     with _preparing:
         known = _prepared.get(id(X))
-        if known is not None and all(a is b for a, b in zip(known[1].agreed, (mean, scale, own), strict=True)):
+        if known is not None and known[1].is_for(mean, scale, own):
             return there, known[1]
         made = DeviceRows(there, mean, scale, own)
         _prepared[id(X)] = weakref.ref(X, partial(_forget, id(X))), made
@@ -374,16 +294,3 @@ def _kernels() -> Any:
 def _on(X: Any) -> Any:
     """A context in which kernels run on the GPU of X."""
     return importlib.import_module("torch").cuda.device(X.device) if X.is_cuda else nullcontext()
-
-
-def _together(X: Any) -> int:
-    """How many neighbouring entries are read at once: as many as 16 bytes hold, if rows begin where they may."""
-    most = 1 if X.data_ptr() % 16 else 16 // int(X.element_size())
-    return next(vec for vec in (most, 2, 1) if vec <= most and X.shape[1] % vec == 0 == X.stride(0) % vec)
-
-
-def _parts(n: int, d: int, bm: int, bd: int) -> tuple[int, int]:
-    """Rows in a part, and parts: they depend on the shape alone."""
-    parts = max(1, min(PROGRAMS // -(-d // bd), -(-n // bm)))
-    rows = -(-n // (parts * bm)) * bm
-    return rows, -(-n // rows)
