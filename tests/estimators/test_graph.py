@@ -19,7 +19,7 @@ import eigenpact as ep
 from eigenpact.algorithms.graph import baselines, deflation, gossip, neighbourhood, projection_consensus, signs, trust
 from eigenpact.errors import InputError
 from eigenpact.estimators.graph.graphs import find_graph, natural_order
-from eigenpact.numerics.kernels import Kernel, function_name, landmark_features, random_features
+from eigenpact.numerics.kernels import WORTH_ROUNDING, Kernel, function_name, landmark_features, random_features
 from eigenpact.runtime import LocalFunction, wire_table
 
 QUIET = pytest.mark.filterwarnings("ignore::eigenpact.errors.NotConvergedWarning")
@@ -420,3 +420,28 @@ def test_clone_pickle_labels_and_determinism():
 @parametrize_with_checks([ep.GraphPCA(random_state=0), ep.GraphKernelPCA(random_state=0)])
 def test_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_random_features_of_rows_far_from_zero_find_what_varies():
+    """Metres on a map: 5e6 from the origin, a fraction of a metre apart.  So wide a kernel is PCA of the rows."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([5e5 + 0.1 * rng.normal(size=6000), 5.4e6 + 0.2 * rng.normal(size=6000)])
+    kernel = ep.GraphKernelPCA(2, gamma=1e-6, graph="complete", solver="random-features", random_state=0)
+    scores = kernel.fit({"a": X[:3000], "b": X[3000:]}).transform(X)
+    Y = X - X.mean(axis=0)
+    exact = Y @ np.linalg.svd(Y, full_matrices=False)[2].T
+    assert min(abs(np.corrcoef(scores[:, i], exact[:, i])[0, 1]) for i in (0, 1)) > 0.9999
+
+
+@pytest.mark.parametrize("solver", ["random-features", "projection-consensus"])
+@pytest.mark.parametrize("far", [0.0, 1e3])
+@QUIET
+def test_a_row_has_the_same_scores_alone_and_among_others(solver, far):
+    """Also where the features of many rows were of single precision in the fit."""
+    X = np.random.default_rng(1).normal(size=(1200, 30)) + far
+    kernel = ep.GraphKernelPCA(2, gamma=1 / 60, graph="ring:2", solver=solver, random_state=0)
+    kernel.fit({"a": X[:400], "b": X[400:800], "c": X[800:]})
+    assert X[:400].size * 2048 > WORTH_ROUNDING
+    scores = kernel.transform(X, site="a")
+    alone = np.concatenate([kernel.transform(row[None], site="a") for row in X[:5]])
+    np.testing.assert_allclose(alone, scores[:5], rtol=0, atol=1e-9 * np.abs(scores).max())

@@ -47,3 +47,46 @@ def test_random_features_approximate_the_kernel() -> None:
     F = random_features(X, kernel.frequencies(4, 4000, 0))
     np.testing.assert_allclose(F @ F.T, kernel(X, X), atol=0.05)
     np.testing.assert_allclose(np.sum(F * F, axis=1), 1.0, rtol=1e-12)
+
+
+def test_single_precision_where_angles_allow_it() -> None:
+    """Of many angles near each other: features then differ from exact ones by less than from the kernel.  Of others not."""
+    rng, kernel = np.random.default_rng(0), Kernel("rbf", 1 / 600)
+    X = rng.uniform(-1, 1, size=(60, 600))
+    frequencies = kernel.frequencies(600, 512, 0)
+    for far in (0.0, 1e5):  # what rows share is taken out in double precision
+        found, wanted = kernel.random_features(X + far, 512, 0, exact=False), random_features(X + far, frequencies)
+        assert found.dtype == np.float32
+        assert 0 < np.abs(found - wanted).max() < 1e-5 / np.sqrt(512)
+    one_far = np.concatenate([X, np.full((1, 600), 1e3)])
+    for few_or_apart in (X[:40], one_far, 1e3 * X, 1e-6 * X):
+        found = kernel.random_features(few_or_apart, 512, 0, exact=False)
+        np.testing.assert_array_equal(found, random_features(few_or_apart, frequencies))
+    np.testing.assert_array_equal(kernel.random_features(X, 512, 0), random_features(X, frequencies))
+    assert Kernel("laplacian", 1 / 600).random_features(X, 512, 0, exact=False).dtype == np.float64  # some frequencies are large
+
+
+def test_a_table_whose_squares_overflow_has_a_kernel_all_the_same() -> None:
+    X = 1e160 * np.random.default_rng(0).normal(size=(5, 5))
+    K = Kernel("rbf", 1e-320)(X, X)
+    assert np.isfinite(K).all()
+    np.testing.assert_allclose(np.diagonal(K), 1.0)
+
+
+def test_kernel_of_a_table_with_itself_is_that_of_two_equal_tables() -> None:
+    X, kernel = np.random.default_rng(0).normal(size=(40, 5)) + 1e3, Kernel("rbf", 0.3)
+    K = kernel(X, X)
+    np.testing.assert_allclose(K, kernel(X, X.copy()), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(K, K.T, rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(np.diagonal(K), 1.0)
+    assert kernel(X[:0], X[:0]).shape == (0, 0)
+
+
+def test_landmarks_that_are_nearly_equal_have_features_all_the_same() -> None:
+    """Where K(L, L) is nearly singular its Cholesky factor is not inverted: what rounding made of it has no part."""
+    rng, kernel = np.random.default_rng(0), Kernel("rbf", 0.5)
+    L = rng.normal(size=(10, 4))
+    X = np.concatenate([L, rng.normal(size=(30, 4))])
+    both = np.concatenate([L, L + 1e-9])
+    F, once = landmark_features(kernel, X, both), landmark_features(kernel, X, L)
+    np.testing.assert_allclose(F @ F.T, once @ once.T, atol=1e-6)

@@ -216,6 +216,12 @@ def test_a_graph_that_is_not_connected_is_named_before_anything_runs(connect):
         Driver(connect(nodes(graph), graph), graph=graph)
 
 
+def test_a_graph_of_one_way_edges_from_which_one_node_cannot_be_left_is_named_too(connect):
+    graph = {"a": ("b",), "b": ("c",), "c": ()}
+    with pytest.raises(ProgramError, match=r"not connected: 'b' cannot reach \['a'\]"):
+        Driver(connect(nodes(graph), graph), graph=graph)
+
+
 @pytest.mark.parametrize(
     ("graph", "odd"),
     [({"a": ("b",), "b": ("a",)}, "c"), ({"a": ("b",), "b": ("a", "c"), "c": ("b", "z")}, "z")],

@@ -13,6 +13,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.spatial.distance import cdist
 
 from ..errors import InputError
@@ -23,6 +25,12 @@ NAMES = ("rbf", "laplacian", "poly", "linear")
 
 CACHED_ENTRIES = 1 << 15
 """Entries on which several operations run at a time: a CPU's cache holds a few tables of that many."""
+
+WORTH_ROUNDING = 1 << 24
+"""Angles are looked at, whether single precision will do, where they take so many multiplications."""
+
+FAR_FROM_SINGULAR = 1e8
+"""A condition number with which the inverse of a Cholesky factor has half of all digits at least."""
 
 _given: WeakValueDictionary[str, Given] = WeakValueDictionary()
 
@@ -64,7 +72,7 @@ class Kernel:
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel between rows of X (n x d) and of Y (m x d), divided by sqrt(K(x, x) K(y, y)): an n x m table."""
         if self.name == "rbf":
-            return _gaussian(X, _About.first_of(Y, self.gamma))
+            return _gaussian_of_all(X, self.gamma) if X is Y else _gaussian(X, _About.first_of(Y, self.gamma))
         if self.name == "laplacian":
             return np.asarray(np.exp(-self.gamma * cdist(X, Y, "cityblock")))
         if self.name == "linear":
@@ -85,6 +93,28 @@ class Kernel:
                 f"kernel={self.name!r} has no random features; give public rows as landmarks=, or use kernel 'rbf' or 'laplacian'"
             )
         return _frequencies(self.name, self.gamma, n_features, count, seed)
+
+    def random_features(self, X: Array, count: int, seed: int, *, exact: bool = True) -> Array:
+        """Features (n x 2 count) of rows X (n x d) by these frequencies, in double precision; if not ``exact``, in single
+        precision where that will do.
+
+        What all rows share, the angles of their mean, is made in double precision.  Single precision will do for the rest if its
+        rounding errors, at their worst, are a quarter of what inner products of features are off by from the kernel anyway, as a
+        share of how far angles spread; and if the product is large enough to take longer in double precision.
+        """
+        frequencies, (n, d) = self.frequencies(X.shape[1], count, seed), X.shape
+        if exact or self.name != "rbf" or X.size * count < WORTH_ROUNDING:
+            return random_features(X, frequencies)
+        centre = X.mean(axis=0)
+        Y = X - centre
+        squares = np.einsum("ij,ij->i", Y, Y)
+        rounded, longest = _rounded_frequencies(self.name, self.gamma, d, count, seed)
+        error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
+        spread = float(np.sqrt(2 * self.gamma * squares.sum() / n))
+        if not 4 * error * np.sqrt(2 * count) < min(1.0, spread):
+            return random_features(X, frequencies)
+        shared = np.remainder(frequencies @ centre + np.pi, 2 * np.pi) - np.pi
+        return random_features(Y, rounded, shared)
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Name and parameters as bytes, to be sent to nodes."""
@@ -124,8 +154,10 @@ def function_name(function: Any) -> str | None:
     return f"{module}:{name}" if name and getattr(sys.modules.get(str(module)), name, None) is function else None
 
 
-def random_features(X: Array, frequencies: Array) -> Array:
-    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d).
+def random_features(X: Array, frequencies: NDArray[np.floating[Any]], shared: Array | None = None) -> Array:
+    """Features (n x 2 count) whose inner products approximate the kernel between rows of X (n x d), as precise as frequencies.
+
+    Angles that all rows ``shared`` (count,) before are added to theirs.
 
     Cosines and sines both follow from the tangent t of half the angle, 2 / (1 + t^2) - 1 and 2 t / (1 + t^2), with errors of an
     eps or two: one function of every angle is computed instead of two.
@@ -133,8 +165,10 @@ def random_features(X: Array, frequencies: Array) -> Array:
     >>> random_features(np.array([[np.pi / 3]]), np.array([[1.0], [3.0]])).round(3)
     array([[ 0.354, -0.707,  0.612,  0.   ]])
     """
-    angles, count = X @ frequencies.T, len(frequencies)
-    features, length = np.empty((len(X), 2 * count)), 1 / np.sqrt(count)
+    angles, count = X.astype(frequencies.dtype, copy=False) @ frequencies.T, len(frequencies)
+    if shared is not None:
+        angles += shared.astype(angles.dtype)
+    features, length = np.empty((len(X), 2 * count), angles.dtype), float(1 / np.sqrt(count))
     step = max(1, CACHED_ENTRIES // max(1, count))
     for first in range(0, len(X), step):
         t, part = angles[first : first + step], features[first : first + step]
@@ -147,20 +181,20 @@ def random_features(X: Array, frequencies: Array) -> Array:
 
 
 def landmark_features(kernel: Kernel, X: Array, landmarks: Array) -> Array:
-    """Nystrom features K(X, L) K(L, L)^(-1/2) (n x m) of rows X (n x d) on landmarks L (m x d)."""
+    """Nystrom features K(X, L) R (n x m) of rows X (n x d) on landmarks L (m x d), R R^T the inverse of K(L, L)."""
     K, root = landmark_kernel(kernel, X, landmarks)
     return K @ root
 
 
 def landmark_kernel(kernel: Kernel, X: Array, landmarks: Array) -> tuple[Array, Array]:
-    """The two factors of these features, K(X, L) (n x m) and K(L, L)^(-1/2) (m x m), which is read-only."""
+    """The two factors of these features, K(X, L) (n x m) and R (m x m), which is read-only."""
     ready = _prepared(kernel, np.asarray(landmarks, dtype=np.float64))
     return ready.between(X), ready.root
 
 
 @dataclass(frozen=True, eq=False)
 class _Landmarks:
-    """Landmarks L with what features of any rows need: K(L, L)^(-1/2), and for "rbf" the rows about the first of L."""
+    """Landmarks L with what features of any rows need: R, and for "rbf" the rows about the first of L."""
 
     kernel: Kernel
     rows: Array
@@ -170,7 +204,7 @@ class _Landmarks:
     @classmethod
     def of(cls, kernel: Kernel, rows: Array) -> _Landmarks:
         about = _About.first_of(rows, kernel.gamma) if kernel.name == "rbf" else None
-        root = _inverse_root(kernel(rows, rows))
+        root = _inverse_factor(kernel(rows, rows))
         root.flags.writeable = False  # it is handed out again
         return cls(kernel, rows, root, about)
 
@@ -229,10 +263,18 @@ class MeanFeatures:
         exact = self.exact(X)
         if not self.count:
             return exact, exact.shape[1]
-        origin = self.basis[0]  # shared: angles are then as exact as differences between rows are
-        frequencies = self.kernel.frequencies(X.shape[1], self.count, self.seed)
-        seen, base = random_features(X - origin, frequencies), random_features(self.basis - origin, frequencies)
-        return np.concatenate([exact, seen - exact @ (root @ base)], axis=1), exact.shape[1]
+        seen, base = self._beyond(X), self._beyond(self.basis)
+        both = np.empty((len(X), exact.shape[1] + seen.shape[1]))
+        both[:, : exact.shape[1]], beyond = exact, both[:, exact.shape[1] :]
+        np.subtract(seen, exact @ (root @ base), out=beyond)
+        return both, exact.shape[1]
+
+    def _beyond(self, X: Array) -> Array:
+        """Random features of rows about the first of the basis: angles are then as exact as differences between rows are."""
+        X = X - self.basis[0]
+        if len(X) == 1 and not X.any():
+            return np.repeat([[1 / np.sqrt(self.count), 0.0]], self.count, axis=1)  # cosines and sines of 0
+        return self.kernel.random_features(X, self.count, self.seed)
 
     def exact(self, X: Array) -> Array:
         """The exact part of them (n x l)."""
@@ -241,6 +283,19 @@ class MeanFeatures:
     @functools.cached_property
     def _root(self) -> Array:
         return _inverse_root(self.kernel(self.basis, self.basis))
+
+
+def _inverse_factor(K: Array) -> Array:
+    """R with R R^T = K^-1 of a kernel matrix: by Cholesky, a tenth of the work, where K is shown to be far from singular.
+
+    No condition number is larger than tr K times tr K^-1.
+    """
+    lower, failed = dpotrf(K, lower=1, clean=1)
+    if not failed:
+        inverse, failed = dtrtri(lower, lower=1)
+        if not failed and np.trace(K) * np.vdot(inverse, inverse) < FAR_FROM_SINGULAR:
+            return np.ascontiguousarray(inverse.T)
+    return _inverse_root(K)
 
 
 def _inverse_root(K: Array) -> Array:
@@ -261,6 +316,13 @@ def _frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> Arra
         Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
         blocks.append(np.sqrt(rng.chisquare(d, size=d))[:, None] * Q)
     return np.ascontiguousarray(np.sqrt(2 * gamma) * np.concatenate(blocks)[:count])
+
+
+@functools.lru_cache(maxsize=4)
+def _rounded_frequencies(name: str, gamma: float, d: int, count: int, seed: int) -> tuple[NDArray[np.float32], float]:
+    """Frequencies in single precision, and the length of the longest."""
+    frequencies = _frequencies(name, gamma, d, count, seed)
+    return frequencies.astype(np.float32), float(np.sqrt(np.einsum("ij,ij->i", frequencies, frequencies).max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,6 +353,17 @@ def _gaussian(X: Array, about: _About) -> Array:
     K: Array = X @ about.double.T
     K -= (about.gamma * np.einsum("ij,ij->i", X, X))[:, None]
     K -= about.squares
+    np.minimum(K, 0.0, out=K)
+    return np.exp(K, out=K)
+
+
+def _gaussian_of_all(X: Array, gamma: float) -> Array:
+    """exp(-gamma ||x - y||^2) between all rows of X (n x n), symmetric: half the multiplications of :func:`_gaussian`."""
+    X = np.sqrt(2 * gamma) * (X - (X[0] if len(X) else 0.0))  # before it is squared, which may overflow
+    K: Array = X @ X.T
+    squares = np.diagonal(K) / 2
+    K -= squares[:, None]
+    K -= squares
     np.minimum(K, 0.0, out=K)
     return np.exp(K, out=K)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from eigenpact.algorithms.graph.gossip import NOW
 from eigenpact.algorithms.graph.network import Network
+from eigenpact.algorithms.graph.tree import MOST
 from eigenpact.engines import InProcess
 from eigenpact.estimators.graph.graphs import find_graph
 from eigenpact.runtime import Driver, Outcome, Reply, Site, local
@@ -16,10 +17,11 @@ from eigenpact.runtime import Driver, Outcome, Reply, Site, local
 NODES = [f"n{j}" for j in range(20)]
 
 
-@local(keeps=(NOW,))
+@local(keeps=(NOW, MOST))
 def put_forward(site: Site) -> Reply:
-    """The node's own table."""
-    return Reply(keep={NOW: np.asarray(site.X)})
+    """The node's own table, and its squares less its first row's."""
+    X = np.asarray(site.X)
+    return Reply(keep={NOW: X, MOST: X[1:] ** 2 - X[0] ** 2})
 
 
 def ran(program: Callable[[Network], Awaitable[None]], graph: Any, nodes: list[str] = NODES) -> tuple[Any, ...]:

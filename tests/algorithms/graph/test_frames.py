@@ -116,3 +116,18 @@ def test_the_order_of_rows_and_equal_nodes_do_not_matter():
     np.testing.assert_allclose(one.transform(new), other.transform(new), atol=1e-6)
     central = ep.GraphKernelPCA(1, **options | {"solver": "central"}).fit(dict.fromkeys(tables, tables["n00"]))
     assert min(abs(c[0, 0]) for c in same.similarity(central).values()) > 0.999
+
+
+def test_every_node_sends_its_frame_and_its_sign_once():
+    """Outwards from n00, all nodes that are equally far at once; those that are farthest have nobody to tell."""
+    tables = differing(3, nodes=7)
+    pca = ep.GraphKernelPCA(1, gamma=0.02, graph="ring:2", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.errors.NotConvergedWarning)
+        pca.fit(tables)
+    for function in ("offer_frame", "offer_sign"):
+        sent = [message for message in pca.ledger_ if message.function == function]
+        rounds = sorted({message.round for message in sent})
+        by_round = [sorted({message.sender for message in sent if message.round == t}) for t in rounds]
+        assert by_round == [["n00"], ["n01", "n06"], ["n02", "n05"]]
+        assert len(sent) == 2 * 5

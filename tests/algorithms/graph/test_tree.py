@@ -7,7 +7,7 @@ import pytest
 from tests.algorithms.graph.tables import NODES, put_forward, ran
 
 from eigenpact.algorithms.graph.network import Network
-from eigenpact.algorithms.graph.tree import join, mean
+from eigenpact.algorithms.graph.tree import join, mean, mean_and_most
 from eigenpact.estimators.graph.graphs import find_graph
 from eigenpact.runtime import Local
 
@@ -34,6 +34,25 @@ def test_all_nodes_have_the_mean_to_the_bit(graph):
     edges = {(m.sender, m.receiver) for m in outcome.ledger}
     assert edges == {edge for child, parent in network.tree.parents.items() for edge in ((child, parent), (parent, child))}
     assert all(receiver in network.graph[sender] for sender, receiver in edges)
+
+
+@pytest.mark.parametrize("graph", ["ring:2", "grid", "complete"])
+@pytest.mark.parametrize("nodes", [NODES, NODES[:1]])
+def test_the_largest_numbers_come_beside_the_mean(graph, nodes):
+    """In as many rounds and messages; below the mean, also where all of them are less than 0."""
+
+    async def program(network):
+        await join(network)
+        await Local(put_forward)
+        await mean_and_most(network)
+
+    found, tables, network, outcome = ran(program, graph, nodes)
+    most = np.max([X[1:] ** 2 - X[0] ** 2 for X in tables.values()], axis=0)
+    for table in found.values():
+        np.testing.assert_allclose(table[:3], np.mean(list(tables.values()), axis=0), rtol=0, atol=1e-15)
+        np.testing.assert_array_equal(table[3:], most)
+    assert outcome.facts["rounds"] == 2 * network.radius
+    assert len(outcome.ledger) == 2 * (len(nodes) - 1)
 
 
 def test_a_node_alone_has_its_own():

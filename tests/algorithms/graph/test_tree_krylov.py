@@ -79,3 +79,17 @@ def test_rows_that_are_all_alike_have_no_direction():
     tables = {f"n{j}": np.ones((6, 3)) for j in range(3)}
     pca = ep.GraphKernelPCA(1, graph="ring:2", solver=ep.solvers.RandomFeatures(8), random_state=0).fit(tables)
     assert np.abs(pca.transform(np.ones((2, 3)), site="n1")).max() < 1e-12
+
+
+def test_features_of_single_precision_have_components_of_the_exact_ones():
+    """Of 600 features, whose angles are made in single precision: the same answer as by double precision, to its digits."""
+    rng = np.random.default_rng(2)
+    tables = {f"n{j}": rng.uniform(-1, 1, size=(60, 600)) + np.linspace(-1, 1, 60)[:, None] for j in range(3)}
+    pca = ep.GraphKernelPCA(1, graph="ring:2", solver=ep.solvers.RandomFeatures(1024), random_state=0).fit(tables)
+    X, kernel, seed = np.concatenate(list(tables.values())), Kernel("rbf", 1 / 600), pca._seed_in_use
+    assert kernel.random_features(tables["n0"], 512, seed, exact=False).dtype == np.float32
+    F = random_features(X, kernel.frequencies(600, 512, seed))
+    _, vectors = exact(F, center=True, k=1)
+    found = pca.models_["n0"].components
+    assert np.linalg.norm(found - vectors @ (vectors.T @ found)) < 1e-5
+    np.testing.assert_allclose(np.abs(pca.transform(X)), np.abs((F - F.mean(axis=0)) @ vectors), atol=1e-5)

@@ -5,8 +5,8 @@ Problem
 
 Rounds
     1. every node maps its rows to the same m features:  random features cos(w.x), sin(w.x) with frequencies w from a shared
-       seed, orthogonal in blocks, so that <z(x), z(y)> ~ K(x, y);  or, with public landmark rows L, K(x, L) K(L, L)^(-1/2),
-       the projection on the span of phi(L);  or the rows themselves, which is PCA
+       seed, orthogonal in blocks, so that <z(x), z(y)> ~ K(x, y);  or, with public landmark rows L, K(x, L) R with
+       R R^T = K(L, L)^-1, the projection on the span of phi(L);  or the rows themselves, which is PCA
     2. sums and counts go along a ``tree``, so that features are centred at the mean of all rows
     3. block Krylov along the tree (``tree_krylov``);  for the rows themselves averages by ``gossip`` and gradient-tracking
        subspace iteration (``tracking``)
@@ -43,7 +43,7 @@ import numpy as np
 import scipy.sparse
 
 from ...errors import InputError
-from ...numerics.kernels import Kernel, landmark_kernel, random_features
+from ...numerics.kernels import Kernel, landmark_kernel
 from ...numerics.linalg import Array
 from ...numerics.sources import RowSource
 from ...runtime import Local, Reply, Site, local
@@ -66,14 +66,12 @@ FEWEST_ROWS = 5
 @local(takes={"kernel": "c", "count": "", "seed": "", "fewest": ""}, keeps=("features", NOW))
 def map_randomly(site: Site, kernel: Any, count: Any, seed: Any, fewest: Any) -> Reply:
     """Random features of the node's rows."""
-    X = dense(site.X)
-    frequencies = Kernel.unpacked(kernel).frequencies(X.shape[1], int(count), int(seed))
-    return _begin(site, random_features(X, frequencies), int(fewest))
+    return _begin(site, Kernel.unpacked(kernel).random_features(dense(site.X), int(count), int(seed), exact=False), int(fewest))
 
 
 @local(takes={"kernel": "c", "landmarks": "m d", "fewest": ""}, keeps=("features", NOW, METRIC))
 def map_to_landmarks(site: Site, kernel: Any, landmarks: Any, fewest: Any) -> Reply:
-    """The kernel between the node's rows and landmarks; Nystrom features are that times the metric, K(L, L)^(-1/2)."""
+    """The kernel between the node's rows and landmarks; Nystrom features are that times the metric."""
     K, root = landmark_kernel(Kernel.unpacked(kernel), dense(site.X), landmarks)
     begun = _begin(site, K, int(fewest))
     return Reply(keep={**begun.keep, METRIC: root})
@@ -92,7 +90,7 @@ def _begin(site: Site, F: Array, fewest: int) -> Reply:
             f"it has {len(F)} rows, fewer than min_rows={fewest}, and sums over so few would show its neighbours nearly the rows "
             "themselves; join it with another node, or lower the method's min_rows if neighbours may see them"
         )
-    return Reply(keep={"features": F, NOW: np.append(F.sum(axis=0), len(F))[:, None]})
+    return Reply(keep={"features": F, NOW: np.append(F.sum(axis=0, dtype=np.float64), len(F))[:, None]})
 
 
 def dense(X: Any) -> Array:

@@ -8,16 +8,17 @@ Problem
 Rounds
     1. D_j <- the first F directions of node j's neighbourhood;  S_j <- the scatter of the node's own rows along them, so that
        every row counts once, whatever the number of neighbourhoods it is in;  D_root stands
-    2. as often as the graph is wide: a node whose D stands sends its projection on its own rows to its neighbours;  one whose D
-       does not stand yet turns it by the rotation R closest to the neighbours', D_j <- D_j R, which then stands
-    3. S <- the mean over nodes of R^T S_j R (``tree``): in one frame for all nodes
+    2. node by node outwards from the root, all that are equally far at once: a node turns its D by the rotation R closest to the
+       D of the neighbours that are nearer, D_j <- D_j R, and sends its projection on its own rows to its neighbours
+    3. S <- the mean over nodes of R^T S_j R (``tree``): in one frame for all nodes;  beside it the largest lambda_1(K_j)
     4. begin with D_j s, s the leading eigenvector of S, projected on the node's own rows
 
 Leaves the site
     n_j x F coefficients of its own rows, to its neighbours, who have the rows; F x F numbers, added up along the tree.
 
 Cost
-    8 (n_j F + 1) bytes per neighbour and exchange in line 2, 8 F^2 for each node and way in line 3.
+    8 n_j F bytes per neighbour in line 2, once, in as many rounds as nodes are far from the root; 8 F^2 for each node and way in
+    line 3.
 
 Differences from the paper
     All of it; the paper begins with random directions.  Directions that neighbours do not share are turned into one another, for
@@ -34,12 +35,12 @@ from typing import Any
 import numpy as np
 
 from ...numerics.linalg import Array, top_eigenpairs
-from ...runtime import Exchange, Local, Reply, Site, local
+from ...runtime import Agreed, Exchange, Local, Reply, Site, local
 from ..method import Part
 from .gossip import NOW
 from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import Network
-from .tree import mean
+from .tree import MOST, mean_and_most
 
 FRAME = 20
 """F: the direction that comes first for all rows is among so many first ones of every neighbourhood."""
@@ -65,31 +66,30 @@ def make_frame(site: Site) -> Reply:  # line 1
     return Reply(keep={"frame": frame, "own frame": own, "scatter": scores.T @ scores, "settled": False, "ratio": ratio})
 
 
-@local(takes={"root": "c"}, sends={"frame": "n f", "settled": ""}, reads=(*KEPT, *SEEN), keeps=KEPT)
+@local(takes={"root": "c"}, sends={"frame": "n f"}, reads=(*KEPT, *SEEN), keeps=KEPT, version=2)
 def offer_frame(site: Site, root: Any) -> Reply:  # line 2
-    """Send the projected frame, and whether it stands."""
+    """Send the projected frame, which stands now."""
     turned = _turned(site, bytes(root).decode())
-    return Reply(send=(turned["own frame"], np.float64(turned["settled"])), keep=turned)
+    return Reply(send=turned["own frame"], keep=turned)
 
 
-@local(takes={"root": "c"}, reads=(*KEPT, *SEEN), keeps=(*KEPT, NOW))
+@local(takes={"root": "c"}, reads=(*KEPT, *SEEN, "values"), keeps=(*KEPT, NOW, MOST))
 def take_frame(site: Site, root: Any) -> Reply:
-    """Take in the last messages; put the scatter forward."""
+    """Take in the last messages, where the frame does not stand yet; put the scatter and lambda_1(K_j) forward."""
     turned = _turned(site, bytes(root).decode())
-    return Reply(keep=turned | {NOW: turned["scatter"]})
+    return Reply(keep=turned | {NOW: turned["scatter"], MOST: np.full((1, FRAME), site.kept["values"][-1])})
 
 
 def _turned(site: Site, root: str) -> dict[str, Any]:
-    """The node's frame, turned towards the neighbours' that stand if its own does not yet."""
+    """The node's frame, turned towards those that came from neighbours if it does not stand yet."""
     kept = site.kept
-    frame, own, scatter, settled = kept["frame"], kept["own frame"], kept["scatter"], kept["settled"]
-    heard = sorted(name for name, (_, stands) in site.inbox.items() if stands > 0)
-    if not settled and site.name != root and heard:
+    frame, own, scatter = kept["frame"], kept["own frame"], kept["scatter"]
+    if not kept["settled"] and site.name != root:
         G, blocks = kept["gram"], blocks_of(site)
-        products = np.sum([site.inbox[name][0].T @ (G[blocks[name]] @ frame) for name in heard], axis=0)
+        products = np.sum([site.inbox[name][0].T @ (G[blocks[name]] @ frame) for name in sorted(site.inbox)], axis=0)
         R = closest_rotation(products)
         frame, own, scatter = frame @ R, own @ R, R.T @ scatter @ R
-    return {"frame": frame, "own frame": own, "scatter": scatter, "settled": settled or site.name == root or bool(heard)}
+    return {"frame": frame, "own frame": own, "scatter": scatter, "settled": True}
 
 
 def closest_rotation(products: Array) -> Array:
@@ -107,7 +107,7 @@ def closest_rotation(products: Array) -> Array:
 @local(reads=(NOW, "own frame", "sizes", "gram"), keeps=("now", "z values", "settled", "ratio"))
 def begin_in_frame(site: Site) -> Reply:  # line 4
     """The agreed direction's projection on the node's own rows; its sign is yet to be agreed on.  How near the second one is."""
-    variances, leading = top_eigenpairs(site.kept[NOW], 2)
+    variances, leading = top_eigenpairs(site.kept[NOW][:-1], 2)
     now = site.kept["own frame"] @ leading[:, 0]
     ratio = _ratio(variances) if len(site.kept["sizes"]) > 1 else 0.0
     return Reply(keep={"now": now, "z values": (own_kernel(site) @ now)[:, None], "settled": False, "ratio": ratio})
@@ -117,19 +117,30 @@ def _ratio(variances: Array) -> float:
     return float(max(variances[1], 0.0) / variances[0]) if len(variances) > 1 and variances[0] > 0 else 0.0
 
 
-async def agree_on_direction(network: Network) -> None:
-    """Leave the start at every node as "now"."""
+@local(sends={"largest": ""}, reads=(NOW,), bound="none")
+def largest_value(site: Site) -> Any:
+    """The largest lambda_1(K_j), which all nodes have."""
+    return site.kept[NOW][-1, 0]
+
+
+async def agree_on_direction(network: Network) -> float:
+    """Leave the start at every node as "now"; the largest lambda_1(K_j)."""
     root = np.frombuffer(min(network.graph).encode(), dtype=np.uint8)
-    for _ in range(network.diameter):
-        await Exchange(offer_frame, root)
+    for nodes in network.waves[:-1]:
+        await Exchange(offer_frame, root, nodes=nodes)
     await Local(take_frame, root)
-    await mean(network)  # line 3
+    await mean_and_most(network)  # line 3
+    largest = float(await Agreed(largest_value, nodes=network.tree.root))
     await Local(begin_in_frame)
+    return largest
 
 
 def most_rounds(network: Network) -> int:
     """Exchanges and averages of one start."""
-    return network.diameter + 2 * network.radius
+    return len(network.waves) - 1 + 2 * network.radius
 
 
-FRAMES = Part("Graph: a common first direction", {Exchange: (offer_frame,), Local: (make_frame, take_frame, begin_in_frame)})
+FRAMES = Part(
+    "Graph: a common first direction",
+    {Agreed: (largest_value,), Exchange: (offer_frame,), Local: (make_frame, take_frame, begin_in_frame)},
+)

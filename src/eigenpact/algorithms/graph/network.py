@@ -70,6 +70,11 @@ class Network:
         return Tree.of(self.graph, min(self._farthest, key=lambda name: (self._farthest[name], name)))
 
     @cached_property
+    def waves(self) -> tuple[tuple[str, ...], ...]:
+        """Nodes by their distance from the first by name: in which order they hear what it begins."""
+        return Tree.of(self.graph, min(self.graph)).levels
+
+    @cached_property
     def spectrum(self) -> tuple[float, float]:
         """Least non-zero and largest eigenvalue of the graph's Laplacian: how fast averages spread."""
         names = sorted(self.graph)

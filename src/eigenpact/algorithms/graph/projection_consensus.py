@@ -9,7 +9,8 @@ Rounds
     1. nodes send rows to neighbours and centre kernels at a common point (``neighbourhood``)
     2. alpha_j <- projection of a direction that all nodes agree on (``frames``); signs are agreed on once around the graph
        (the paper: alpha_j <- random, signs as drawn)
-    3. rho <- 2 max_j lambda_1(K_j) (max-consensus), half as much again if a node has one neighbour only
+    3. rho <- 2 max_j lambda_1(K_j) (along the ``tree`` beside the start, else max-consensus), half as much again if a node has
+       one neighbour only
     4. for each iteration:
     5.     l sends K_l^{-1} phi(X_l)^T eta_lj + rho alpha_l to each j;  z_j <- their sum / (rho |Omega_j|), (10), (11)
     6.     j sends phi(X_l)^T z_j to each l;  alpha_j <- (12);  phi(X_j)^T eta_j <- (13)
@@ -213,7 +214,11 @@ def _inverse(site: Site) -> Callable[[Array], Array]:
 
 @method(
     "graph",
-    {Max: (begin_component, update), Exchange: (send_coefficients, send_values), Local: (update, hand_over)},
+    {
+        Max: (begin_component, update),
+        Exchange: (send_coefficients, send_values),
+        Local: (begin_component, update, hand_over),
+    },
     parts=(MEETING, TREE, FRAMES, SIGNS, DEFLATION, TRUST),
     results=RESULTS,
     remark='"From site" means to the neighbours in all parts on graphs, where there is no coordinator. '
@@ -278,7 +283,7 @@ class ProjectionConsensus:
     def most_rounds(network: Network, iterations: int, k: int) -> int:
         """No fit takes more."""
         wide = network.diameter
-        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 5) + 2 + 2 * network.radius
+        per_component = 2 * iterations + wide * (iterations // CHECK_EVERY + 4) + 2 + 2 * network.radius
         per_component += rounds_to_start(network)
         return 3 + 4 * network.radius + wide + k * per_component
 
@@ -317,12 +322,15 @@ class ProjectionConsensus:
     async def _component(self, problem: GraphProblem, tol: float) -> tuple[int, float]:
         """Lines 2 to 7: iterations, and how far the last one moved a direction."""
         start = np.float64(get_args(Start).index(self.start)), np.int64(problem.seed), np.float64(self.keep_iterates)
-        largest = float(await Max(begin_component, *start))  # lines 2, 3
+        if self.start == "agreed":
+            await Local(begin_component, *start)  # line 2
+            await Local(make_frame)
+            largest = await agree_on_direction(problem.network)  # line 3
+        else:
+            largest = float(await Max(begin_component, *start))  # lines 2, 3
+            await Local(make_frame)
         smallest = 1 + min(len(others) for others in problem.network.graph.values())
         largest *= max(1.0, STEADY / smallest)  # lengths swing for long where rho |Omega_j| is near 2 lambda_1
-        await Local(make_frame)
-        if self.start == "agreed":
-            await agree_on_direction(problem.network)
         if self.signs == "agreed":
             await agree_on_signs(problem.network)
         t, moved = 0, 0.0

@@ -1,7 +1,8 @@
 """Sums over all nodes of a graph along a tree of shortest paths: up to its root, and what the root makes of them down again.
 
 Problem
-    Every node j holds a table x_j (m x c).  All nodes want the sum over nodes, or what one of them makes of it.
+    Every node j holds a table x_j (m x c).  All nodes want the sum over nodes, or what one of them makes of it; sometimes the
+    largest over nodes of other numbers, too (``mean_and_most``), which then travel beside it.
 
 Rounds
     1. the root is the node whose farthest other is nearest, the first by name among several;  every other node's parent is its
@@ -47,6 +48,9 @@ from .network import Network
 PLACE = "tree: place"
 """Under this name a node keeps its parent, None for the root, and its children."""
 
+MOST = "tree: most"
+"""Under this name a node keeps the numbers (l x c) of which the largest over nodes are wanted."""
+
 
 @local(takes={"parents": "c"}, keeps=(PLACE,))
 def take_place(site: Site, parents: Any) -> Reply:  # line 1
@@ -67,6 +71,18 @@ def take_mean(site: Site, nodes: Any) -> Reply:  # line 3
     return Reply(keep={NOW: _with_children(site) / float(nodes)})
 
 
+@local(sends={"sum": "m c", "most": "l c"}, reads=(NOW, MOST, PLACE))
+def send_both_up(site: Site) -> Reply:  # line 2
+    """As ``send_up``, with the largest of the node's own numbers and of those that its children sent."""
+    return Reply(send={site.kept[PLACE][0]: (_with_children(site), _most(site))})
+
+
+@local(takes={"nodes": ""}, reads=(NOW, MOST), keeps=(NOW,))
+def take_both(site: Site, nodes: Any) -> Reply:  # line 3
+    """Keep the mean over so many nodes (m x c), and below it the largest numbers (l x c): at the root."""
+    return Reply(keep={NOW: np.concatenate([_with_children(site) / float(nodes), _most(site)])})
+
+
 @local(sends={"answer": "m c"}, reads=(NOW, PLACE), keeps=(NOW,))
 def send_down(site: Site) -> Reply:  # line 4
     """Keep what came from the root and send it to the children."""
@@ -85,6 +101,13 @@ def _with_children(site: Site) -> Array:
     for child in sorted(site.inbox):
         total = total + site.inbox[child][0]
     return total
+
+
+def _most(site: Site) -> Array:
+    most: Array = site.kept[MOST]
+    for child in sorted(site.inbox):
+        most = np.maximum(most, site.inbox[child][1])
+    return most
 
 
 def _from_parent(site: Site) -> Array:
@@ -120,4 +143,15 @@ async def mean(network: Network) -> None:
     await from_root(network)
 
 
-TREE = Part("Graph: sums along a tree", {Exchange: (send_up, send_down), Local: (take_place, take_mean, take_answer)})
+async def mean_and_most(network: Network) -> None:
+    """Replace what every node keeps as ``NOW`` by the mean over nodes, and below it the largest of what they keep as ``MOST``."""
+    for level in reversed(network.tree.levels[1:]):
+        await Exchange(send_both_up, nodes=level)  # line 2
+    await Local(take_both, np.float64(len(network.graph)), nodes=network.tree.root)  # line 3
+    await from_root(network)
+
+
+TREE = Part(
+    "Graph: sums along a tree",
+    {Exchange: (send_up, send_both_up, send_down), Local: (take_place, take_mean, take_both, take_answer)},
+)

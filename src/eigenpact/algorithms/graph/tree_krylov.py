@@ -15,8 +15,8 @@ Rounds
     6.     else B <- the next block of the Krylov space, down the tree
     7. components <- Z, down the tree
 
-    Where features are K_j R with one R (m x m) for all, nodes keep K_j: what comes down is R B, and the root multiplies by R what
-    comes up.  That is as exact, and saves every node a product of n_j m^2.
+    Where features are K_j R with one R (m x m) for all, nodes keep K_j: what comes down is R B, and the root multiplies by R^T
+    what comes up.  That is as exact, and saves every node a product of n_j m^2.
 
 Leaves the site
     Along the tree alone: sums of features and numbers of rows, and products with the block (m x b), of a node and all that are
@@ -66,7 +66,7 @@ from .network import GraphProblem, GraphSolution, Network
 from .tree import from_root, join, to_root
 
 METRIC = "metric"
-"""Under this name nodes keep R (m x m), symmetric, if their features are what they keep as "features" times R."""
+"""Under this name nodes keep R (m x m) if their features are what they keep as "features" times R."""
 
 FACTS = 3
 """Rows below what comes down: the residual, how the root stands, and eigenvalues."""
@@ -108,12 +108,22 @@ def _product(F: Array, centre: Array, B: Array) -> Array:
     """(F - 1 mu^T)^T (F - 1 mu^T) B (m x b), in one pass over the features, without a centred copy.
 
     They are rounded to the digits of F, of length 1 or so, already; subtracting mu from products loses no more than that did.
+    Features of single precision are those of the problem: they are multiplied as they are, in double precision.
     """
-    rows, width = tile(len(B), B.shape[1], block_rows(len(B)))
-    parts = (F[first : first + rows] for first in range(0, len(F), rows))
+    rows, width = _tile(*B.shape)
+    if len(F) <= rows and width == len(B):  # many small nodes: one tile each
+        F = F.astype(np.float64, copy=False)
+        T = F @ B - centre @ B
+        return np.asarray(F.T @ T - np.outer(centre, T.sum(axis=0)))
+    parts = (F[first : first + rows].astype(np.float64, copy=False) for first in range(0, len(F), rows))
     G, sums = action(parts, B, centre @ B, width)
-    product: Array = G.T - np.outer(centre, sums)
-    return product
+    return np.asarray(G - np.outer(centre, sums))
+
+
+@lru_cache(maxsize=16)
+def _tile(m: int, b: int) -> tuple[int, int]:
+    """Rows and features that are multiplied at a time."""
+    return tile(m, b, block_rows(m))
 
 
 @local(
@@ -125,7 +135,7 @@ def grow_space(site: Site, k: Any, b: Any, seed: Any, tol: Any, last: Any) -> Re
     """At the root: Rayleigh-Ritz on the space with one more block; then the next block, or the answer."""
     m = len(site.kept["centre"])
     omega = _omega(m, int(b), int(seed))
-    space: KrylovSpace = site.kept.get("space", KrylovSpace.empty(m)).add(site.kept["block"], _times(site, site.kept[NOW]))
+    space: KrylovSpace = site.kept.get("space", KrylovSpace.empty(m)).add(site.kept["block"], _came_up(site, site.kept[NOW]))
     ritz = space.ritz(lambda _: int(k))
     seen = float(np.maximum(ritz.values, 0.0).sum())
     residual = float(np.linalg.norm(ritz.residual)) / seen if seen > 0 else 0.0
@@ -135,7 +145,7 @@ def grow_space(site: Site, k: Any, b: Any, seed: Any, tol: Any, last: Any) -> Re
     keep = {"space": space, "block": more}
     if stand is Stand.ON:
         return Reply(keep=keep | {NOW: _with_facts(_times(site, more), residual, stand)})
-    answer = np.column_stack([fix_signs(ritz.Z), _times(site, site.kept["centre"])])
+    answer = np.column_stack([fix_signs(ritz.Z), _came_up(site, site.kept["centre"])])
     values = np.append(np.maximum(ritz.values[: int(k)], 0.0), 0.0)
     return Reply(keep=keep | {NOW: _with_facts(answer, residual, stand, values)})
 
@@ -143,6 +153,12 @@ def grow_space(site: Site, k: Any, b: Any, seed: Any, tol: Any, last: Any) -> Re
 def _times(site: Site, table: Array) -> Array:
     """R times a table (m x c), R the metric of the features that nodes keep; the table itself where they have none."""
     product: Array = site.kept[METRIC] @ table if METRIC in site.kept else table
+    return product
+
+
+def _came_up(site: Site, table: Array) -> Array:
+    """R^T times a table (m x c) or a vector (m) of what nodes keep; itself where there is no R."""
+    product: Array = site.kept[METRIC].T @ table if METRIC in site.kept else table
     return product
 
 

@@ -1,4 +1,4 @@
-"""A component in its final form, and what tells whether to trust it: nodes look, and agree on the worst (max-consensus).
+"""A component in its final form, and what tells whether to trust it: nodes look, and agree on the worst (along the ``tree``).
 
 What nodes look at, all of it without knowing the truth
     apart      1 - the least cosine between a node's direction and a neighbour's
@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from ...numerics.linalg import Array
-from ...runtime import Exchange, Local, Max, Reply, Site, local
+from ...runtime import Agreed, Exchange, Local, Reply, Site, local
 from ..method import Part
 from .gossip import NOW
 from .neighbourhood import SEEN, blocks_of, own_kernel
 from .network import GraphProblem
-from .tree import mean
+from .tree import MOST, mean_and_most
 
 NAMES = ("apart", "missing", "too long", "constant", "again", "tied")
 
@@ -100,42 +100,43 @@ def _in_features(site: Site, coefficients: Array, earlier: Array) -> Array:
     return found
 
 
-@local(sends={"signs": "6"}, reads=(*SEEN, NOW, "heard", "centred", "units", "lengths", "alpha", "first gram"))
-def judge(site: Site) -> Array:
-    """What the module's text lists."""
+@local(reads=(*SEEN, "units", "lengths", "alpha", "first gram"), keeps=("first gram", MOST), version=2)
+def judge(site: Site) -> Reply:
+    """What the module's text lists and is a matter of this node and its neighbours, whose directions came in."""
     unit, G, blocks = site.kept["units"][:, -1], site.kept["gram"], blocks_of(site)
     cosines = []
-    for name in sorted(site.kept["heard"]):
-        other = site.kept["heard"][name]
+    for name in sorted(site.inbox):
+        other = site.inbox[name][0]
         length = np.sqrt(max(float(other @ G[blocks[name], blocks[name]] @ other), np.finfo(float).tiny))
         cosines.append(float(unit @ G[blocks[site.name], blocks[name]] @ other) / length)
     length = float(site.kept["lengths"][-1])
-    total, square, rows, ratio = site.kept[NOW][:, 0]
-    constant = total**2 / max(square * rows, np.finfo(float).tiny) if site.kept["centred"] else 0.0
-    return np.array([1.0 - min(cosines, default=1.0), 1.0 - length, length - 1.0, constant, _again(site), ratio])
+    first = site.kept.get("first gram", own_kernel(site))
+    most = [1.0 - min(cosines, default=1.0), 1.0 - length, length - 1.0, _again(site, first)]
+    return Reply(keep={"first gram": first, MOST: np.array(most)[:, None]})
 
 
-def _again(site: Site) -> float:
+def _again(site: Site, first: Array) -> float:
     """The largest absolute cosine between the node's last direction and its earlier ones."""
     alpha = site.kept["alpha"]
-    products = alpha.T @ site.kept["first gram"] @ alpha
+    products = alpha.T @ first @ alpha
     lengths = np.sqrt(np.maximum(np.diag(products), np.finfo(float).tiny))
     return float(np.max(np.abs(products[-1, :-1]) / (lengths[-1] * lengths[:-1]), initial=0.0))
 
 
-@local(takes={"center": ""}, reads=("first gram", "sizes", "gram"), keeps=("heard", "centred", "first gram"))
-def hear(site: Site, center: Any) -> Reply:
-    """Keep the neighbours' directions while projections are averaged."""
-    keep = {"heard": {name: arrays[0] for name, arrays in site.inbox.items()}, "centred": bool(center)}
-    return Reply(keep=keep | {"first gram": site.kept.get("first gram", own_kernel(site))})
+@local(takes={"center": ""}, sends={"signs": "6"}, reads=(NOW,))
+def agreed_signs(site: Site, center: Any) -> Array:
+    """What the module's text lists, the worst over nodes, which all have."""
+    total, square, rows, ratio, apart, missing, long, again = site.kept[NOW][:, 0]
+    constant = total**2 / max(square * rows, np.finfo(float).tiny) if center else 0.0
+    return np.array([apart, missing, long, constant, again, ratio])
 
 
 async def found_trust(problem: GraphProblem) -> dict[str, float]:
     """Finish a component; the worst over nodes of every sign, by name."""
     await Exchange(send_direction)
-    await Local(hear, np.float64(problem.center))
-    await mean(problem.network)
-    worst = await Max(judge)
+    await Local(judge)
+    await mean_and_most(problem.network)
+    worst = await Agreed(agreed_signs, np.float64(problem.center), nodes=problem.network.tree.root)
     return {name: float(value) for name, value in zip(NAMES, worst, strict=True)}
 
 
@@ -152,4 +153,7 @@ LEAST_SHARE = 0.8
 """Less of a component removed before the next one is a failure of the next."""
 
 
-TRUST = Part("Graph: whether to trust a component", {Exchange: (send_direction,), Max: (judge,), Local: (keep_copy, hear)})
+TRUST = Part(
+    "Graph: whether to trust a component",
+    {Agreed: (agreed_signs,), Exchange: (send_direction,), Local: (keep_copy, judge)},
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ...numerics.kernels import Kernel, MeanFeatures, landmark_features, random_features
+from ...numerics.kernels import Kernel, MeanFeatures, landmark_features
 from ...numerics.linalg import Array, fix_signs, top_eigenpairs
 
 
@@ -16,14 +16,14 @@ class FeatureMap:
     """From rows (n x d) to features (n x m): ``count`` random pairs, or those of landmarks, or the rows themselves."""
 
     kernel: Kernel
-    landmarks: Array
+    public: Array  # was called landmarks while features were by another root: what was pickled then is not read as if it were now
     count: int
     seed: int
 
     def __call__(self, X: Array) -> Array:
         if self.count:
-            return random_features(X, self.kernel.frequencies(X.shape[1], self.count, self.seed))
-        return landmark_features(self.kernel, X, self.landmarks) if len(self.landmarks) else X
+            return self.kernel.random_features(X, self.count, self.seed)
+        return landmark_features(self.kernel, X, self.public) if len(self.public) else X
 
 
 @dataclass(frozen=True, eq=False)
