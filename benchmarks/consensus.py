@@ -39,7 +39,7 @@ def rows(size: str) -> Iterator[Row]:
     starts = 1 if size == "small" else 5
     yield from _t4(starts, size)
     yield from _i64()
-    yield from _mnist()
+    yield from _mnist(size)
     yield from _table1(size)
     if size == "small":
         return  # the rest is part of make test
@@ -81,7 +81,7 @@ def _i64() -> Iterator[Row]:
     yield _bar("i64, faps, default start", 27, [rounds_to(LOOSE, sites, 20, "faps", most=40)])
 
 
-def _mnist() -> Iterator[Row]:
+def _mnist(size: str) -> Iterator[Row]:
     try:
         mnist = ep.datasets.mnist()
     except ep.errors.EigenpactError:
@@ -91,13 +91,11 @@ def _mnist() -> Iterator[Row]:
     randomly = ep.datasets.partition.random(X, 16, seed=0)
     yield _bar("MNIST, 16 random sites, p=5, faps", 7, [rounds_to(LOOSE, randomly, 5, "faps", center="pooled")])
     by_label = ep.datasets.partition.by_label(X, mnist.y)
-    faps, subspace = (rounds_to(1e-6, by_label, 5, solver, center="pooled") for solver in ("faps", "subspace"))
-    yield Row(
-        "MNIST by label, p=5, faps to 1e-6, no setting changed; subspace beside",
-        "converges",
-        f"{faps} rounds; {subspace}",
-        faps < NEVER,
-    )
+    faps = rounds_to(1e-6, by_label, 5, "faps", center="pooled")
+    what, reached = "MNIST by label, p=5, faps to 1e-6, no setting changed", f"{faps} rounds"
+    if size != "small":  # no bar is held against it
+        what, reached = f"{what}; subspace beside", f"{reached}; {rounds_to(1e-6, by_label, 5, 'subspace', center='pooled')}"
+    yield Row(what, "converges", reached, faps < NEVER)
 
 
 def _table1(size: str) -> Iterator[Row]:

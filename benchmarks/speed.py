@@ -197,5 +197,5 @@ def _share(X: Any, k: int, repeats: int) -> Row:
     bound = "GEMM" if compute > memory else "memory"
     told = f"{100 * share:.0f} %: {4e-9 * n * d * k / product:.0f} of {2e-9 * 1500**3 / gemm:.0f} Gflop/s"
     what = f"share of the ceiling, {n} x {d} {X.dtype}, {k} columns, bound by {bound}"
-    why = "" if share >= 0.7 else "rows are read from memory while nothing is multiplied"
+    why = "" if share >= 0.7 else "narrow products run below the rate of squares even in the cache, and rows come from memory"
     return Row(what, ">= 70 %", told, share >= 0.7, why)

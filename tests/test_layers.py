@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -208,16 +209,15 @@ def _dotted(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else "?"
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
+    """A file's tree, made when a test wants it: every process that collects tests imports this module."""
     return ast.parse(path.read_text(), str(path))
-
-
-TREES = {path: parsed(path) for path in FILES}
 
 
 def broken(rule: Callable[[Path, ast.Module], Iterable[str]], files: Iterable[Path] = FILES) -> list[str]:
     """Where files break a rule, as file and line."""
-    return [f"{path.relative_to(SOURCE)}:{found}" for path in files for found in rule(path, TREES[path])]
+    return [f"{path.relative_to(SOURCE)}:{found}" for path in files for found in rule(path, parsed(path))]
 
 
 def test_every_file_has_a_layer():
@@ -234,7 +234,7 @@ def test_a_file_names_only_modules_below_its_own_layer():
     found = [
         (str(path.relative_to(SOURCE)), line, name)
         for path in FILES
-        for line, name in named_wrong_layer(TREES[path], part_of(path))
+        for line, name in named_wrong_layer(parsed(path), part_of(path))
     ]
     assert [f"{file}:{line}: names {name}" for file, line, name in found if (file, name) not in NAMED_ABOVE] == []
     assert {(file, name) for file, _, name in found} == NAMED_ABOVE
@@ -267,7 +267,7 @@ def test_modules_do_not_import_one_another_in_circles():
     names = {".".join([*package_of(path), path.stem]).removesuffix(".__init__"): path for path in FILES}
     graph: dict[str, set[str]] = {}
     for name, path in names.items():
-        top_level = ast.Module([node for node in TREES[path].body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        top_level = ast.Module([node for node in parsed(path).body if isinstance(node, ast.Import | ast.ImportFrom)], [])
         wanted = {found for _, found in imported(top_level, package_of(path))}
         targets = {target if target in names else target.rpartition(".")[0] for target in wanted}
         graph[name] = {target for target in targets & set(names) if target != name and not name.startswith(target + ".")}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eigenpact.algorithms.expansion import space_of
-from eigenpact.numerics import directions, krylov_space
+from eigenpact.numerics import directions, krylov_space, tall
 from eigenpact.numerics.certificate import LOOKED_AT, Behind
 from eigenpact.numerics.krylov_space import KrylovSpace
 from eigenpact.numerics.linalg import orthonormalize, random_orthonormal, without
@@ -88,6 +88,60 @@ def test_two_spaces_that_grow_from_one_do_not_write_over_each_other() -> None:
         np.testing.assert_allclose(one.CQ, C @ one.Q, atol=1e-12)
         np.testing.assert_allclose(one.inner, one.Q.T @ one.CQ, atol=1e-12)
         np.testing.assert_allclose(one.lengths, np.eye(9), atol=1e-12)
+
+
+@pytest.mark.parametrize(("most", "moves"), [(1 << 25, 2), (0, 4)])
+def test_a_space_is_copied_to_other_memory_twice_unless_that_took_too_much(
+    most: int, moves: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room for 5 blocks, then for 45; else for 5, 10, 20 and 40."""
+    monkeypatch.setattr(krylov_space, "MOST", most)
+    d, blocks = 120, 40
+    B = np.eye(d)
+    space = KrylovSpace(B[:, :3], 2 * B[:, :3], 3)
+    places = []
+    for i in range(1, blocks):
+        space = space.add(np.ascontiguousarray(B[:, 3 * i : 3 * i + 3]), 2 * B[:, 3 * i : 3 * i + 3])
+        places.append(space.Q.ctypes.data)
+    assert len(set(places)) == moves
+    np.testing.assert_array_equal(space.Q, B)
+    np.testing.assert_array_equal(space.CQ, 2 * B)
+
+
+def test_a_large_block_is_put_into_a_space_by_threads_and_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    B, CB, more, product = (rng.normal(size=(200, 3)) for _ in range(4))
+
+    def larger() -> KrylovSpace:
+        return KrylovSpace(B, CB, 3).add(more, product)
+
+    alone = larger()
+    monkeypatch.setattr(krylov_space, "TOUCHED", 1)
+    with threads_for_rows(2):
+        by_threads = larger()
+    for name in ("Q", "CQ", "inner", "lengths", "spilt"):
+        np.testing.assert_array_equal(getattr(alone, name), getattr(by_threads, name))
+    np.testing.assert_array_equal(by_threads.Q, np.hstack([B, more]))
+    np.testing.assert_array_equal(by_threads.CQ, np.hstack([CB, product]))
+
+
+def test_threads_are_handed_several_parts_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the sum over parts is still that of one thread, to the bit."""
+    rng, handed = np.random.default_rng(0), []
+    Q, A = rng.normal(size=(40 * PART, 20)), rng.normal(size=(40 * PART, 20))
+    original = tall.side_by_side
+
+    def counted(function: Any, parts: Any) -> Any:
+        handed.append(len(parts))
+        return original(function, parts)
+
+    monkeypatch.setattr(tall, "side_by_side", counted)
+    monkeypatch.setattr(tall, "WORTH_THREADS", 1)
+    alone = inner(Q, A)
+    with threads_for_rows(2):
+        together = inner(Q, A)
+    assert handed == [8]
+    np.testing.assert_array_equal(alone, together)
 
 
 def test_small_values_that_nobody_asked_for_cost_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -282,3 +282,10 @@ def test_what_is_no_preparer_is_refused():
     with pytest.raises(InputError, match="prepare holds 'hvg', which prepares no rows"):
         ep.FederatedPCA(2, prepare=["hvg"]).fit(TABLES)
     assert all(isinstance(preparer, Preparer) for _, prepare in WAYS.values() for preparer in prepare)
+
+
+def test_rows_prepared_by_a_kind_that_this_process_does_not_know_are_refused():
+    """Not given out as they were: a site's next process may not have imported the package that a step is of."""
+    kept = {kept_as("theirs: double"): {"factor": np.array([2.0])}}
+    with pytest.raises(InputError, match="cannot be prepared by 'theirs: double'"):
+        SeenRows(np.ones((2, 1))).given(kept)

@@ -7,7 +7,8 @@ Where that does not give an answer that is as certain as it would be in double p
 
 Only sites on machines of whoever runs the coordinator are asked (in one process, under MPI, on Dask), and only where sums are
 not secured: between institutions a round takes longer than the arithmetic, and policies need not know these functions.  All
-rows must be float32, and dense.  Those that would overflow in single precision are multiplied in double all the same.
+rows must be float32, and dense.  Those that would overflow in single precision are multiplied in double all the same.  Of rows
+on a GPU, krylov's products are made so, and no triangle, which takes as long there in either precision.
 
 Leaves the site
     What ``scatter_action`` and ``scatter_triangle`` send, to five digits or more.

@@ -142,7 +142,8 @@ class Problem:
     ``n_components`` is a number of components, a share of the variance in (0, 1), or None for all.  Features of which fewer than
     ``min_nonzero`` entries are not zero are dropped, and those that sites lack are, by ``features``; ``prepare`` does the rest.
     With ``secured``, the sums of set-up do not tell sites apart; with ``weighted``, rows count by their weights.  ``in_house``
-    tells that all sites are on machines of whoever runs the coordinator.
+    tells that all sites are on machines of whoever runs the coordinator, and ``triangles`` that their rows are of a kind that can
+    be multiplied with each other in single precision.
     """
 
     n_components: int | float | None = None
@@ -157,6 +158,7 @@ class Problem:
     secured: bool = False
     weighted: bool = False
     in_house: bool = False
+    triangles: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +192,8 @@ class Setup:
         The sum of the rows' weights; None where they have none.
     in_house : bool
         Whether all sites are on machines of whoever runs the coordinator.
+    triangles : bool
+        Whether rows there are of a kind that can be multiplied with each other in single precision; on a GPU they are not.
     rough : bool
         Whether products are made in single precision where rows are (``rough.py``).
     """
@@ -214,6 +218,7 @@ class Setup:
     share_before: float | None = field(default=None, kw_only=True)
     weights: float | None = field(default=None, kw_only=True)
     in_house: bool = field(default=False, kw_only=True)
+    triangles: bool = field(default=True, kw_only=True)
     rough: bool = field(default=False, kw_only=True)
 
     @property
@@ -334,6 +339,7 @@ async def agree(problem: Problem) -> Setup:
         share_before=share_before,
         weights=float(n) if problem.weighted else None,
         in_house=problem.in_house,
+        triangles=problem.triangles,
     )
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..algorithms.method import declaration_of
 from ..algorithms.setup import Problem
 from ..errors import InputError
-from ..numerics.single import suits_single
+from ..numerics.single import suits_single, suits_single_products
 from ..runtime import Connection, Driver, Engine, Journal, Outcome, Plan, Program, RoundRecord, Secured, Spreading
 from ..runtime.consensus import Graph
 from .choices import candidates_of, describe_solver, find_engine, informed, place_proxy, plain
@@ -58,7 +58,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     _elsewhere = False
     """Whether the engine holds all rows, and this process none."""
     _suits_single = True
-    """Whether rows of this process may be multiplied in single precision, as far as their kind tells."""
+    """Whether rows of this process may be multiplied in single precision with a block, as far as their kind tells."""
+    _suits_triangles = True
+    """Whether with each other, too."""
     _computes_there = False
     """Whether rows of another array library are multiplied where they lie, say on a GPU; else they are copied here in pieces."""
     _takes_gaps = False
@@ -100,7 +102,9 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if isinstance(engine, Spreading):
             engine.check_features(getattr(self, "feature_names_in_", None) if held else None)
         algorithm = secured(self._find_algorithm(engine)) if self.secure else self._find_algorithm(engine)
-        self._suits_single = getattr(engine, "device", None) is None and all(map(suits_single, held.values()))
+        as_given = getattr(engine, "device", None) is None
+        self._suits_single = as_given and all(map(suits_single_products, held.values()))
+        self._suits_triangles = as_given and all(map(suits_single, held.values()))
         order = tuple(held)
         graph = self._find_graph(engine, order)
         held = self._entrusted(held)

@@ -275,7 +275,7 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
         filling = [MeanFill(told)] if self.missing == "mean" else []
         prepare = (*filling, *self.preparers(names or None))
         chosen: dict[str, Any] = {"prepare": prepare, "features": self._told_features(), "weighted": self._weighted}
-        chosen["in_house"] = self._in_house()
+        chosen |= {"in_house": self._in_house(), "triangles": self._suits_triangles}
         problem = replace(asked, min_nonzero=self.min_nonzero or 0, **chosen)
         if self.missing == "em":
             if problem.features.mode == "intersection":

@@ -35,7 +35,7 @@ SMALLEST_THRESHOLD = 1e-10
 SUSPECT, SUSPECT_TIMES = 0.1, 3.0
 """A site is suspect whose share of errors exceeds SUSPECT by SUSPECT_TIMES the lower median of all shares (one of two can be)."""
 
-PART_ENTRIES = 1 << 16
+PART_ENTRIES = 1 << 17
 """Entries of which one thread removes errors at a time."""
 
 Found = tuple[RobustSetup, RobustSolution, dict[str, float]]
@@ -342,7 +342,8 @@ class RobustPCA(PooledEstimator):
                 S[where] = (R if self._rho is None else soft(R, self.threshold_)) * self.scale_
                 L[where] = fitted * self.scale_ + self._origin
 
-        with limited_blas(1), threads_for_rows(os.cpu_count() or 1):  # products are small: BLAS's own threads would wait and spin
+        threads = max(1, min(os.cpu_count() or 1, -(-n * d // PART_ENTRIES)))  # none are started for one part
+        with limited_blas(1), threads_for_rows(threads):  # products are small: BLAS's own threads would wait and spin
             for _ in side_by_side(explain, finer(blocks(X, self._origin, self.scale_), PART_ENTRIES)):
                 pass
         return V, L, S

@@ -15,6 +15,7 @@ import scipy.linalg
 
 from .directions import directions_of, new_directions, straight_outside
 from .linalg import GRADED, Array, orthonormalize, symmetrize, top_eigenpairs
+from .parts import side_by_side
 from .tall import factored, inner, projected_out, times
 
 SMALLEST_STEP = 1e-15
@@ -36,7 +37,14 @@ FEW = 4
 """Eigenvectors are some of many if there are so many times more."""
 
 BLOCKS, ROOM = 4, 2
-"""For how many blocks there is room at first, and by how much that grows: memory that nobody wrote to costs nothing."""
+"""For how many more blocks there is room at first, and by how much that grows: memory that nobody wrote to costs nothing."""
+
+MANY, MOST = 40, 1 << 25
+"""For how many more blocks there is room the second time, where that is no more than so many numbers.  What is copied to other
+memory touches it for the first time, which takes as long as the products of a round."""
+
+TOUCHED = 1 << 18
+"""Numbers of a block from which on it and its product are put into the space by a thread each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,17 +115,19 @@ class Ritz:
 class _Columns:
     """Columns (d x m) in Fortran order with room for more, so that those which are there need not be copied for each new one."""
 
-    def __init__(self, first: Array) -> None:
-        self._memory, self.used = np.asfortranarray(first), first.shape[1]
+    def __init__(self, first: Array, grown: bool = False) -> None:
+        self._memory, self.used, self._grown = np.asfortranarray(first), first.shape[1], grown
 
     def with_more(self, m: int, more: Array) -> tuple[_Columns, Array]:
         """The first m columns and some more behind them, in this memory where nobody wrote there before."""
         size = m + more.shape[1]
         columns = self
         if self.used != m or size > self._memory.shape[1]:
-            room = np.empty((len(more), max(m + BLOCKS * more.shape[1], ROOM * m)), order="F")
+            many = m + MANY * more.shape[1]
+            least = many if self._grown and many * len(more) <= MOST else m + BLOCKS * more.shape[1]
+            room = np.empty((len(more), max(least, ROOM * m)), order="F")
             room[:, :m] = self._memory[:, :m]
-            columns = _Columns(room)
+            columns = _Columns(room, grown=True)
         columns._memory[:, m:size] = more
         columns.used = size
         return columns, columns._memory[:, :size]
@@ -149,7 +159,9 @@ class KrylovSpace:
     def add(self, B: Array, CB: Array) -> KrylovSpace:
         """The space with one more block B (d x b), orthonormal and orthogonal to Q, and its product C B."""
         m, b = self.size, B.shape[1]
-        columns = [store.with_more(m, more) for store, more in zip(self._columns, (B, CB), strict=True)]
+        both = zip(self._columns, (B, CB), strict=True)
+        over = side_by_side if B.size >= TOUCHED else map
+        columns = list(over(lambda one: one[0].with_more(m, one[1]), both))
         space = KrylovSpace(columns[0][1], columns[1][1], b)
         space.__dict__["_columns"] = tuple(store for store, _ in columns)
         with_new, (with_old, crossed) = inner(space.Q, CB), self._beside(B)

@@ -168,7 +168,7 @@ class Rows:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k), in one pass over the rows."""
         if self.sparse:
             return total(part.scatter_action(Z) for _, part in self._parts())
-        return np.ascontiguousarray(self._action(Z)[0].T)
+        return np.ascontiguousarray(self._action(Z)[0])
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""
@@ -228,7 +228,7 @@ class Rows:
     # -- how ------------------------------------------------------------------------------------
 
     def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
-        """The products T^T Y (k x d) and T^T 1 (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
+        """The products Y^T T (d x k) and 1^T T (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
         if on_cpu(self.X):
             step, features = tile(self.d, A.shape[1], block_rows(self.d))
             return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
@@ -238,7 +238,7 @@ class Rows:
             T = block @ A_there
             if shift_there is not None:
                 T -= shift_there
-            return T.T @ block, namespace(T).sum(T, axis=0)
+            return block.T @ T, namespace(T).sum(T, axis=0)
 
         return self._added_up(each(products), self._step())
 

@@ -12,6 +12,8 @@ W'^T W' is off by at most ``ERROR`` times the root of the two squares on the dia
 ``ERROR`` times its trace.  That is for rows which are one large number and then one small one again and again, whose roundings
 all point the same way: 7e-6 was seen.  Rows that look like noise give 1e-8 to 1e-7.  Products with a block have sums of all
 features, too; their errors show where Q^T C Q is not symmetric (``krylov_space.py``).
+
+Of rows on a GPU products are made by its matrix units, and W' is as here (``device_single.py``).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .device_rows import on_gpu
 from .linalg import Array
 from .on_device import OnDevice
 from .sources import RowSource
@@ -65,6 +68,15 @@ def suits_single(X: Any) -> bool:
     return isinstance(X, np.ndarray) or (isinstance(X, RowSource) and not X.sparse and not isinstance(X, OnDevice))
 
 
+def suits_single_products(X: Any) -> bool:
+    """Whether rows are of a kind of which products with a block are made in single precision: these, or rows on a GPU.
+
+    >>> suits_single_products(np.zeros((1, 1)))
+    True
+    """
+    return suits_single(X) or on_gpu(X) is not None
+
+
 def in_range(squares: float, n: int) -> bool:
     """Whether n rows whose squares add up to this can be multiplied in single precision.
 
@@ -89,10 +101,10 @@ def single_gram(blocks: Iterator[Any], centre: Single) -> tuple[Array]:
 
 
 def single_action(blocks: Iterator[Any], centre: Single, A: Array, features: int) -> tuple[Array]:
-    """The sum of (W' A)^T W' (k x d) over blocks of rows (each n x d), for A (d x k); so many ``features`` at a time.
+    """The sum of W'^T (W' A) (d x k) over blocks of rows (each n x d), for A (d x k); so many ``features`` at a time.
 
     >>> single_action(iter([np.array([[1.0, 2.0]], np.float32)]), np.zeros(2, np.float32), np.eye(2, 1), 2)[0].tolist()
-    [[1.0, 2.0]]
+    [[1.0], [2.0]]
     """
     with np.errstate(over="ignore", under="ignore"):  # who asked looks at the result
         A = A.astype(np.float32)

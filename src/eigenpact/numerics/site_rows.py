@@ -44,7 +44,17 @@ from .linalg import Array, mirrored, pack_triangle
 from .on_device import OnDevice
 from .parts import total
 from .rows import PART_ENTRIES, Rows, block_rows
-from .single import ACTION_ROWS, GRAM_ROWS, LEAST_SQUARE, Single, in_range, single_action, single_gram, suits_single
+from .single import (
+    ACTION_ROWS,
+    GRAM_ROWS,
+    LEAST_SQUARE,
+    Single,
+    in_range,
+    single_action,
+    single_gram,
+    suits_single,
+    suits_single_products,
+)
 from .tiles import add_square, tile
 from .whole_gram import whole_gram
 
@@ -98,8 +108,8 @@ class SiteRows(Rows):
         A = A if whole else np.where(varying[:, None], A, 0.0)
         G, sums = self._bare._action(A, self._exact @ A)
         if not whole:
-            G[:, ~varying] = 0.0
-        return G.T, sums
+            G[~varying] = 0.0
+        return G, sums
 
     @cached_property
     def _bare(self) -> Rows:
@@ -221,20 +231,30 @@ class SiteRows(Rows):
 
     def single_action(self, Z: Array) -> Array | None:
         """As :meth:`scatter_action`, in single precision; None as for :meth:`single_triangle`."""
+        there = self._on_gpu()
+        if there is not None:
+            if there[1].lends_itself is None:
+                there[1].lends_itself = self._lends_itself(products=True)
+            if not there[1].lends_itself:
+                return None
+            G = there[1].scatter_action(there[0], Z, single=True)
+            return G if np.isfinite(G).all() else None
         if not self._lends_itself():
             return None
         centre, left = self._single_centre()
         A, shift = (Z if self.scale is None else Z / self.scale[:, None]), self._shifts()[0]
         step, features = tile(self.d, A.shape[1], block_rows(self.d))
         step = min(step, ACTION_ROWS)
-        G = self._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0].T
+        G = self._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]
         product: Array = G + self.n * (np.outer(shift, shift @ A) - np.outer(left, left @ A))
         product = product if self.scale is None else product / self.scale[:, None]
         return product if np.isfinite(product).all() else None
 
-    def _lends_itself(self) -> bool:
-        """Whether the rows are of single precision, or as good as that, and neither overflow nor vanish in it."""
-        if self._within is None or self.weights is not None or not suits_single(self.X) or self.X.dtype != np.float32:
+    def _lends_itself(self, *, products: bool = False) -> bool:
+        """Whether the rows are of single precision, or as good as that, and neither overflow nor vanish in it: for the triangle
+        or for ``products`` with a block."""
+        suits = suits_single_products if products else suits_single
+        if self._within is None or self.weights is not None or not suits(self.X) or not str(self.X.dtype).endswith("float32"):
             return False
         with np.errstate(over="ignore"):
             scaled = self._within if self.scale is None else self._within / self.scale**2

@@ -52,20 +52,28 @@ class SparseRows:
         sums: Array = np.asarray(self.X.sum(axis=0, dtype=np.float64)).reshape(-1)
         centre = sums / max(1, self.n)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite sums stay as they are
-            refined = self.n * centre + SparseRows(self.X, centre, None, None).column_moments()[0]
+            refined = self.n * centre + SparseRows(self.X, centre, None, None)._sums_and_squares(squares=False)[0]
             return np.asarray(better(sums, refined, np))
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,)."""
+        return self._sums_and_squares()
+
+    def column_squares(self) -> Array:
+        """Sums of squares of the columns of Y (d,)."""
+        return self._squares(*self._deviations())
+
+    def _sums_and_squares(self, squares: bool = True) -> tuple[Array, Array]:
+        """As :meth:`column_moments`; without squares where nobody needs them (0,)."""
         deviations, columns, absent, lacking = self._deviations()
         segments = max(1, min(self.n // SEGMENT, SEGMENT_SUMS // max(1, self.d)))  # else sums of long sorted columns lose digits
         cuts = self.X.indptr[np.linspace(0, self.n, segments + 1).astype(np.intp)]
         parts = (np.bincount(columns[a:b], weights=deviations[a:b], minlength=self.d) for a, b in pairwise(cuts))
-        return careful_totals((part,) for part in parts)[0] + lacking * absent, self.column_squares()
+        sums: Array = careful_totals((part,) for part in parts)[0] + lacking * absent
+        return sums, self._squares(deviations, columns, absent, lacking) if squares else np.zeros(0)
 
-    def column_squares(self) -> Array:
-        """Sums of squares of the columns of Y (d,)."""
-        deviations, columns, absent, lacking = self._deviations()
+    def _squares(self, deviations: Array, columns: NDArray[Any], absent: Array, lacking: NDArray[np.intp]) -> Array:
+        """Of stored entries of Y, their columns, and the value and number of those that are not stored."""
         squares = np.asarray(np.bincount(columns, weights=deviations**2, minlength=self.d), dtype=np.float64)
         return squares + lacking * absent**2
 

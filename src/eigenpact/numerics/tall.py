@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 
+from .lapack import cholesky_in_place
 from .linalg import Array, orthonormalize
-from .parts import side_by_side, sum_of
-
-_potrf = scipy.linalg.get_lapack_funcs("potrf", dtype=np.float64)
+from .parts import allowed_threads, side_by_side, sum_of
 
 PART = 512
 """Rows of the basis that one thread multiplies at a time."""
@@ -26,6 +26,9 @@ PANEL = 256
 
 ALONE = 2000
 """Up to this side LAPACK's factor by one thread takes less time than panels."""
+
+TOGETHER, SHARES = 8, 4
+"""Parts that are handed to a thread at a time, at most; and how often each thread is handed some, at least."""
 
 MOST_PARTS = 32
 """Parts of which a basis is factorized, at most."""
@@ -153,9 +156,9 @@ def has_factor(lower: Array) -> bool:
     (True, False)
     """
     d, upper = len(lower), lower.T
-    if d <= ALONE:  # other threads wait meanwhile, for numpy's, which lets them go on, takes three times as long
-        factor, wrong = _potrf(lower, lower=1, clean=0, overwrite_a=1)
-        return wrong == 0 and bool(np.isfinite(factor[-1:, -1:]).all())
+    if d <= ALONE:
+        factor = np.asfortranarray(lower)
+        return cholesky_in_place(factor) and bool(np.isfinite(factor[-1:, -1:]).all())
     for first in range(0, d, PANEL):
         last = min(first + PANEL, d)
         try:
@@ -194,15 +197,19 @@ def row_products(columns: Callable[[slice], Array], n: int, d: int) -> Array:
         part = columns(some)
         return (part @ part.T,)
 
-    products: Array = sum_of(_over_parts(of_part, d, n * d * n))[0]
+    products: Array = sum_of(_over_parts(of_part, d, n * d * n, together=1))[0]  # whose parts are large
     return products
 
 
-def _over_parts(function: Callable[[slice], Any], rows: int, work: int) -> Iterator[Any]:
+def _over_parts(function: Callable[[slice], Any], rows: int, work: int, together: int = TOGETHER) -> Iterator[Any]:
     """What a function gives for every part of some rows; for one, so that a sum has its shape, if there are none.
 
-    ``work`` is the number of multiplications.
+    ``work`` is the number of multiplications.  A thread makes so many parts ``together``, at most.
     """
     step = PART if work < MUCH else min(PART, max(1, -(-rows // THREADS)))
     parts = [slice(first, first + step) for first in range(0, max(1, rows), step)]
-    return side_by_side(function, parts) if work >= WORTH_THREADS else map(function, parts)
+    if work < WORTH_THREADS or allowed_threads() == 1:
+        return map(function, parts)
+    count = max(1, min(together, len(parts) // (SHARES * allowed_threads())))
+    several = [parts[first : first + count] for first in range(0, len(parts), count)]
+    return chain.from_iterable(side_by_side(lambda some: [function(part) for part in some], several))

@@ -2,7 +2,8 @@
 
 OpenBLAS multiplies small matrices without first copying them into an order of its own, which nearly doubles the speed of narrow
 products.  A tile is as large as that allows.  Rows of a tile are in the cache when they are multiplied for the second time, and
-sums (d x k) are added to once for some dozens of rows.
+sums (d x k) are added to once for some dozens of rows.  BLAS makes the product with rows as its factor on the left, and of as
+many columns as fill its registers: so 14 columns take longer than 16, and zeros are added to them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from .linalg import Array
 UNPACKED = 1_000_000
 """BLAS multiplies matrices without a copy if rows x features x columns are at most so many (OpenBLAS with AVX-512)."""
 
-FEWEST, LEAST, MOST = 32, 16, 64
-"""Rows that a tile has at least if it has all features; and that one of wide rows has at least and at most."""
+LEAST, MOST = 16, 128
+"""Rows that a tile has at least and, unless it has all features, at most."""
 
 CACHED = 1 << 17
 """Entries that a core's own cache holds."""
+
+TOGETHER = 32
+"""Bytes that columns of a block are a multiple of, by zeros: numbers that fill them are multiplied together."""
 
 NARROW = 64
 """Blocks of more columns are multiplied as fast with BLAS's own copies."""
@@ -33,13 +37,15 @@ NARROW = 64
 def tile(d: int, k: int, block: int) -> tuple[int, int]:
     """Rows and features of a tile, in products of rows with d features, of which so many are a ``block``, and k columns.
 
-    >>> tile(784, 14, 668), tile(6000, 24, 87), tile(6000, 200, 87)
-    ((91, 784), (64, 600), (87, 6000))
+    >>> tile(200, 14, 2621), tile(784, 14, 668), tile(6000, 24, 87), tile(6000, 200, 87)
+    ((312, 200), (128, 392), (87, 462), (87, 6000))
     """
-    d, k = max(1, d), max(1, k)
+    d, k = max(1, d), -(-max(1, k) // 8) * 8  # with the zeros that are added in single precision
+    if k > NARROW:
+        return block, d
     fit = UNPACKED // (d * k)
-    if k > NARROW or fit >= FEWEST:
-        return (block if k > NARROW else min(fit, block)), d
+    if fit >= MOST:
+        return min(fit, block), d
     rows = min(max(block, LEAST), MOST)
     pieces = -(-d // max(1, UNPACKED // (rows * k)))
     return rows, -(-d // pieces)
@@ -48,18 +54,21 @@ def tile(d: int, k: int, block: int) -> tuple[int, int]:
 def action(
     blocks: Iterator[NDArray[np.floating[Any]]], A: NDArray[np.floating[Any]], shift: Array | None, features: int
 ) -> tuple[Array, Array]:
-    """Of blocks B of rows (each n x d) the sums of T^T B (k x d) and of 1^T T (k,), T = B A - 1 shift^T, A (d x k).
+    """Of blocks B of rows (each n x d) the sums of B^T T (d x k) and of 1^T T (k,), T = B A - 1 shift^T, A (d x k).
 
     So many ``features`` are multiplied at a time.  Blocks are of the precision of A; sums are of double precision.
 
     >>> B, A = np.arange(6.0).reshape(2, 3), np.eye(3, 1)
     >>> [found.tolist() for found in action(iter([B]), A, np.array([1.0]), 2)]
-    [[[6.0, 7.0, 8.0]], [1.0]]
+    [[[6.0], [7.0], [8.0]], [1.0]]
     """
-    d, k = A.shape
+    (d, k), spare = A.shape, -A.shape[1] % (TOGETHER // A.itemsize)
+    if spare:
+        A = np.concatenate([A, np.zeros((d, spare), A.dtype)], axis=1)
+        shift = None if shift is None else np.concatenate([shift, np.zeros(spare)])
     cuts = [slice(a, b) for a, b in pairwise([*range(0, d, features), d])]
     first, *others = (np.ascontiguousarray(A[cut]) for cut in cuts)
-    G, product, scores = np.zeros((k, d)), np.empty((k, features), A.dtype), np.zeros((0, k))
+    G, product, scores = np.zeros(A.shape), np.empty((features, A.shape[1]), A.dtype), np.zeros((0, A.shape[1]))
     with np.errstate(over="ignore", invalid="ignore"):  # of huge constant columns, of which nothing is kept
         for B in blocks:
             T = B[:, cuts[0]] @ first
@@ -68,11 +77,11 @@ def action(
             if shift is not None:
                 T -= shift
             if len(T) > len(scores):
-                scores = np.concatenate([scores, np.zeros((len(T) - len(scores), k))])
+                scores = np.concatenate([scores, np.zeros((len(T) - len(scores), T.shape[1]))])
             scores[: len(T)] += T
             for cut in cuts:
-                G[:, cut] += np.matmul(T.T, B[:, cut], out=product[:, : cut.stop - cut.start])
-    return G, np.add.reduce(scores, axis=0)
+                G[cut] += np.matmul(B[:, cut].T, T, out=product[: cut.stop - cut.start])
+    return G[:, :k], np.add.reduce(scores, axis=0)[:k]
 
 
 def gram_rows(d: int, block: int, part: int) -> int:

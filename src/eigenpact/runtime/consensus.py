@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,15 @@ def distances(graph: Graph, start: str) -> dict[str, int]:
     >>> distances({"a": ("b",), "b": ("a", "c"), "c": ("b",)}, "a")
     {'a': 0, 'b': 1, 'c': 2}
     """
+    found = _reached(graph, start)
+    if len(found) < len(graph):
+        unreached = sorted(set(graph) - set(found))
+        raise ProgramError(f"the graph is not connected: {start!r} cannot reach {unreached[:5]}; add edges between them")
+    return found
+
+
+def _reached(graph: Mapping[str, Iterable[str]], start: str) -> dict[str, int]:
+    """How many steps the nodes that one of them reaches are from it."""
     found = {start: 0}
     queue = deque([start])
     while queue:
@@ -63,10 +72,25 @@ def distances(graph: Graph, start: str) -> dict[str, int]:
             if neighbour not in found:
                 found[neighbour] = found[node] + 1
                 queue.append(neighbour)
-    if len(found) < len(graph):
-        unreached = sorted(set(graph) - set(found))
-        raise ProgramError(f"the graph is not connected: {start!r} cannot reach {unreached[:5]}; add edges between them")
     return found
+
+
+def check_connected(graph: Graph) -> None:
+    """Refuse a graph in which some node cannot reach some other: all are reached from one, and it from all.
+
+    >>> check_connected({"a": ("b",), "b": ("c",), "c": ("a",)})
+    """
+    if not graph:
+        return
+    towards: dict[str, list[str]] = {name: [] for name in graph}
+    for name, neighbours in graph.items():
+        for neighbour in neighbours:
+            towards[neighbour].append(name)
+    start = min(graph)
+    if len(distances(graph, start)) == len(_reached(towards, start)):
+        return
+    cut_off = min(set(graph) - _reached(towards, start).keys())
+    raise ProgramError(f"the graph is not connected: {cut_off!r} cannot reach [{start!r}]; add edges between them")
 
 
 def diameter(graph: Graph) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import InputError, ProgramError, WireError
 from .collectives import Agreed, At, Call, Chain, Collective, Exchange, Gather, Local, Max, Progress, Sum
-from .consensus import Consider, Graph, agreed_maximum, check_nodes, diameter, pass_on_maximum
+from .consensus import Consider, Graph, agreed_maximum, check_connected, check_nodes, diameter, pass_on_maximum
 from .engine import Connection
 from .journal import Journal
 from .ledger import COORDINATOR, Ledger, RoundRecord
@@ -88,7 +88,8 @@ class Driver:
         }
         if graph is not None:
             check_nodes(graph, self.roster)
-            self._diameter = diameter(graph)
+            self._width: int | None = None  # of the graph, once a maximum is asked for
+            check_connected(graph)
             self._perform |= dict.fromkeys((Sum, Gather, At, Chain), _refuse_on_graph)
 
     @property
@@ -244,7 +245,9 @@ class Driver:
         if len(call.function.sends) != 1:
             raise ProgramError(f"Max on a graph agrees on one array; {call.function.short_name} sends {len(call.function.sends)}")
         self._steps.do(Consider(call.function, *call.args), self.roster)
-        for _ in range(self._diameter):
+        assert self._graph is not None
+        self._width = diameter(self._graph) if self._width is None else self._width
+        for _ in range(self._width):
             self._exchange(Exchange(pass_on_maximum))
         own_copy = self._steps.all_from(agreed_maximum, self.roster, receiver="")
         return self._steps.do(Agreed(agreed_maximum), self.roster, own_copy)[0]

@@ -112,6 +112,8 @@ class LocalFunction:
     def check_args(self, args: Arrays, n_features: int) -> dict[str, int]:
         """Check arguments against ``takes`` and return the sizes they determine; a number that has a size's name is that size."""
         sizes = {"d": n_features}
+        if not self.takes and not args:  # nothing to look at, as in most steps on a graph
+            return sizes
         self._check("argument", self.takes, args, sizes)
         for label, a in zip(self.takes, args, strict=True):
             if a.ndim or label not in self.size_names:

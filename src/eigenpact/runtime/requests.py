@@ -125,11 +125,15 @@ class Requests:
                 raise RosterChanged({response.site: response.reason})
             self._accept(response, request, function)
             alike: dict[Description, list[str]] = {}  # messages of one form are looked at, and written down, together
+            seen: Arrays | None = None
             for neighbour in sorted(response.messages):
                 arrays = response.messages[neighbour]
-                if (description := describe(arrays)) not in alike:
-                    function.check_reply(arrays, sizes)
-                alike.setdefault(description, []).append(neighbour)
+                if arrays is not seen:  # one message for several neighbours has one form
+                    seen, description = arrays, describe(arrays)
+                    if description not in alike:
+                        function.check_reply(arrays, sizes)
+                        alike[description] = []
+                alike[description].append(neighbour)
             for description, neighbours in alike.items():
                 self.enter(function, (response.site,), neighbours, description)
         return ()

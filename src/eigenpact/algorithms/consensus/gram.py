@@ -93,7 +93,7 @@ def single_pays(setup: Setup) -> bool:
     There must be many rows, and rounds for the product and for a triangle in double precision, should that be needed.
     """
     k, few = setup.n_components, setup.n_samples < MANY_ROWS * setup.n_features or setup.max_rounds < MOST_ROUNDS
-    if not (setup.in_house and setup.single and isinstance(k, int)) or few:
+    if not (setup.in_house and setup.triangles and setup.single and isinstance(k, int)) or few:
         return False
     return tolerance_allows(setup) or setup.n_features >= WIDER * (k + spare(k))
 
