@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from . import device_rows
 from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
+from .compiled_action import NarrowProducts, worth_compiling
 from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, mirrored, random_orthonormal, top_eigenpairs
@@ -38,6 +39,9 @@ BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 
 PART_ENTRIES = 1 << 21
 """Entries of the rows that one thread adds up before the next part begins."""
+
+LONG_PART = 256
+"""Rows that a part has at least where products with them are made by a compiled loop."""
 
 TOP_ACCURACY = 1e-10
 """Scaled residual to which local eigenvectors of larger problems are iterated."""
@@ -229,6 +233,8 @@ class Rows:
 
     def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
         """The products Y^T T (d x k) and 1^T T (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
+        if self.compiles(A.shape[1]):
+            return self._compiled(NarrowProducts(A, shift, self.mean, self.left))
         if on_cpu(self.X):
             step, features = tile(self.d, A.shape[1], block_rows(self.d))
             return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
@@ -241,6 +247,16 @@ class Rows:
             return block.T @ T, namespace(T).sum(T, axis=0)
 
         return self._added_up(each(products), self._step())
+
+    def compiles(self, k: int) -> bool:
+        """Whether products with k columns are made by a compiled loop, which reads dense rows as they are."""
+        plain = on_cpu(self.X) and not self.sparse and self.weights is None and self.scale is None
+        return plain and worth_compiling(self.n, self.d, k)
+
+    def _compiled(self, products: NarrowProducts) -> tuple[Array, Array]:
+        """The sums over all rows; a part is long enough that its sum takes little time beside its products."""
+        step = max(1, block_rows(self.d) // products.tile) * products.tile
+        return self._added_up(products.over, step, least=LONG_PART, as_they_are=True, joined=True)
 
     def _triangle(self) -> Array:
         """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""
@@ -304,13 +320,16 @@ class Rows:
         add: Callable[[Iterable[tuple[Any, ...]]], tuple[Array, ...]] = totals,
         *,
         as_they_are: bool = False,
+        joined: bool = False,
     ) -> tuple[Array, ...]:
-        """The sums over blocks of Y, of ``step`` rows, that a function gives for some of them, where X lies; or over blocks of X.
+        """The sums over blocks of Y, of ``step`` rows, that a function gives for some of them, where X lies; or over blocks of X,
+        which may be ``joined`` where they are in memory.
 
         The function adds up the blocks of a part, of ``least`` rows or more; parts are added up in their order, by threads where
         there are some: sums do not depend on them, nor on whether rows are in memory.
         """
         part = step * max(1, -(-max(PART_ENTRIES // max(1, self.d), least) // step))
+        step = part if joined and not self.streamed else step
 
         def blocks(rows: Rows) -> Iterator[Any]:
             return rows._read(step) if as_they_are else rows._blocks(rows=step)

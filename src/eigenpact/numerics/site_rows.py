@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .device_rows import DeviceRows, device_rows, on_gpu
+from .compiled_action import NarrowProducts
 from .elsewhere import on_cpu
 from .linalg import Array, mirrored, pack_triangle
 from .on_device import OnDevice
@@ -243,12 +244,20 @@ class SiteRows(Rows):
             return None
         centre, left = self._single_centre()
         A, shift = (Z if self.scale is None else Z / self.scale[:, None]), self._shifts()[0]
-        step, features = tile(self.d, A.shape[1], block_rows(self.d))
-        step = min(step, ACTION_ROWS)
-        G = self._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]
+        G = self._single_products(centre, A)
         product: Array = G + self.n * (np.outer(shift, shift @ A) - np.outer(left, left @ A))
         product = product if self.scale is None else product / self.scale[:, None]
         return product if np.isfinite(product).all() else None
+
+    def _single_products(self, centre: Single, A: Array) -> Array:
+        """W'^T (W' A) (d x k), W' the rows about a centre in single precision."""
+        bare = self._bare
+        if bare.compiles(A.shape[1]):
+            with np.errstate(over="ignore", under="ignore"):  # who asked looks at the result
+                return bare._compiled(NarrowProducts(A.astype(np.float32), None, centre))[0]
+        step, features = tile(self.d, A.shape[1], block_rows(self.d))
+        step = min(step, ACTION_ROWS)
+        return bare._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]
 
     def _lends_itself(self, *, products: bool = False) -> bool:
         """Whether the rows are of single precision, or as good as that, and neither overflow nor vanish in it: for the triangle

@@ -1,0 +1,348 @@
+"""W^T T and 1^T T, T = W A - 1 s^T, for rows W = X - 1 c^T - 1 l^T with few columns in A: a compiled loop that reads X once.
+
+BLAS multiplies such narrow blocks at half of its rate for squares, and waits for every row of X that is not in the cache.  Here
+
+1. a tile of some dozens of rows is converted and centred, and so in the cache (rows that need neither are left where they are);
+2. T of ``R`` rows at a time lies in registers: for feature j, row r and columns c, t_rc += w_rj a_jc;
+3. a vector of features of W^T T, for up to ``COLUMNS`` columns, lies in registers: for row r, g_jc += w_rj t_rc,
+   and meanwhile the next tile is asked for.
+
+Features are taken in chunks, whose rows of A stay in the cache.  Sums over a chunk, and over a tile, are made in the precision of A; sums
+of these are made in double precision over tiles.  The order depends on shapes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .elsewhere import by_row
+from .linalg import Array
+from .machine_code import LINE, NUMBERS, Code, Vectors, compiled, memory, processor, vectors
+
+WORTH = 1 << 25
+"""Rows x features x columns from which on compiling the loop is worth its time."""
+
+CHUNK = 1024
+"""Features in a chunk, at most; those of single precision are half as many, because sums of them must be short."""
+
+TILE, FEWEST, MOST = 1 << 18, 24, 96
+"""Bytes of a tile, about; and rows that it has at least and at most, about."""
+
+KEPT = 32
+"""Compiled loops that are kept."""
+
+
+def worth_compiling(n: int, d: int, k: int) -> bool:
+    """Whether a product of n rows with d features by k columns is made here.
+
+    >>> worth_compiling(10, 10, 10)
+    False
+    """
+    return n * d * k >= WORTH and d >= LEAST and processor() is not None
+
+
+LEAST = 64
+"""Features that rows have at least."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How products of rows with d features are made: numbers of one kind, in registers.
+
+    Attributes
+    ----------
+    d, k : int
+    kind : Vectors
+        Of A, T and the rows as they are multiplied.
+    chunk : int
+        Features of a chunk; zeros fill up the last one.
+    rows : int
+        R, the rows whose T lies in registers.
+    tile : int
+        Rows of a tile, a multiple of R.
+    columns : int
+        Columns of the product in registers, at most.
+    """
+
+    d: int
+    k: int
+    kind: Vectors
+    chunk: int
+    rows: int
+    tile: int
+    columns: int
+
+    @classmethod
+    def of(cls, d: int, k: int, precision: np.dtype[Any], wide: int, registers: int) -> Plan:
+        """For registers of so many bytes, and so many of them.
+
+        >>> Plan.of(784, 14, np.dtype(float), 64, 32)
+        Plan(d=784, k=14, kind=Vectors(number='double', size=8, lanes=8), chunk=784, rows=12, tile=36, columns=28)
+        """
+        kind = vectors(precision, wide // precision.itemsize)
+        free = registers - registers // 8  # the others hold what is multiplied
+        rows = max(1, min(free // (-(-k // kind.lanes)), 24))
+        rows = rows - rows % 4 if rows > 4 else rows
+        tile = min(max(TILE // (d * kind.size), FEWEST), MOST)
+        pieces = -(-d // (CHUNK * kind.size // 8))
+        chunk = d if pieces == 1 else kind.padded(-(-d // pieces))
+        return cls(d, k, kind, chunk, rows, max(rows, tile - tile % rows), free)
+
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        return -(-self.d // self.chunk)
+
+    @property
+    def stride(self) -> int:
+        """Numbers from one row of a tile to the next: a chunk, and a vector by which rows do not all meet in one place of the
+        cache.  Of a single chunk the rows themselves, so that they may be those of X."""
+        return self.d if self.chunks == 1 else self.chunk + self.kind.lanes
+
+    @property
+    def width(self) -> int:
+        """Columns with zeros up to whole registers."""
+        return self.kind.padded(self.k)
+
+    @property
+    def features(self) -> int:
+        """Features with zeros up to whole chunks, and registers."""
+        return self.chunks * self.kind.padded(self.chunk)
+
+
+class NarrowProducts:
+    """The sums W^T T and 1^T T over blocks of rows, for any number of threads.
+
+    Parameters
+    ----------
+    A : (d, k) array
+        In float64, or in float32 for products in single precision.
+    shift : (k,) array, optional
+        s.
+    centre, left : (d,) arrays, optional
+        c and l, which are subtracted from rows in the precision of A, one after the other.
+    """
+
+    def __init__(
+        self, A: NDArray[Any], shift: Array | None = None, centre: NDArray[Any] | None = None, left: Array | None = None
+    ) -> None:
+        (d, k), kind = A.shape, A.dtype
+        self._plan = plan = plan_for(d, k, kind)
+        self._A = memory((plan.features, plan.width), kind, zeros=True)
+        self._A[:d, :k] = A
+        self._shift = memory((plan.width,), kind, zeros=True)
+        if shift is not None:
+            self._shift[:k] = -shift
+        given = [values for values in (centre, left) if values is not None]
+        self._centres = memory((max(1, len(given)), plan.features), kind, zeros=True)
+        for row, values in zip(self._centres, given, strict=False):
+            row[:d] = values
+        self._given = len(given)
+
+    @property
+    def tile(self) -> int:
+        """Rows of a tile.  Blocks of a multiple of so many give the same bits as one block."""
+        return self._plan.tile
+
+    def over(self, blocks: Iterator[Any]) -> tuple[Array, Array]:
+        """W^T T (d x k) and 1^T T (k,) over blocks of X (each n x d)."""
+        plan, double = self._plan, np.dtype(np.float64)
+        kind, lanes = self._A.dtype, plan.kind.lanes
+        tile = memory((plan.chunks * plan.tile * plan.stride + lanes,), kind, zeros=True)
+        scores = memory((plan.tile, plan.width), kind)
+        products = memory((plan.features // lanes, plan.k, lanes), double, zeros=True)
+        sums = memory((plan.width,), double, zeros=True)
+        addresses = [array.ctypes.data for array in (self._A, self._shift, self._centres, tile, scores, products, sums)]
+        for X in blocks:
+            if X.dtype not in NUMBERS or not by_row(X):
+                X = np.require(X, np.float64, ["C", "A"])
+            if len(X):
+                kernel = _kernel(plan, X.dtype, self._given)
+                kernel(X.ctypes.data, len(X), X.strides[0] // X.itemsize, *addresses)
+        return products.swapaxes(1, 2).reshape(-1, plan.k)[: plan.d], sums[: plan.k]
+
+
+def plan_for(d: int, k: int, precision: np.dtype[Any]) -> Plan:
+    """The plan for this processor."""
+    here = processor()
+    if here is None:
+        raise RuntimeError("loops are not compiled on this machine")
+    return Plan.of(d, k, precision, here.wide, here.registers)
+
+
+@lru_cache(maxsize=KEPT)
+def _kernel(plan: Plan, read: np.dtype[Any], centres: int) -> Callable[..., None]:
+    """The compiled loop for rows of this kind, from which so many centres are subtracted."""
+    pointers = ("A", "shift", "centres", "tile", "scores", "products", "sums")
+    return compiled(_Loop(plan, read, centres).code, ["ptr X", "i64 n", "i64 stride", *(f"ptr {name}" for name in pointers)])
+
+
+class _Loop:
+    """The instructions of the loop over tiles."""
+
+    def __init__(self, plan: Plan, read: np.dtype[Any], centres: int) -> None:
+        self.plan, self.centres = plan, centres
+        self.kind, self.read = plan.kind, vectors(read, plan.kind.lanes)
+        self.registers = range(plan.width // plan.kind.lanes)
+        self.as_they_are = plan.chunks == 1 and centres == 0 and self.read == self.kind
+        self.code = Code()
+        self.code.loop(0, "%n", plan.tile, self.tile)
+
+    def tile(self, first: str) -> None:
+        """Add what a tile gives, the rows from number ``first`` on."""
+        code, plan = self.code, self.plan
+        rows = code.least(code.minus("%n", first), plan.tile)
+        filled = code.times(code.over(code.plus(rows, plan.rows - 1), plan.rows), plan.rows)
+        tile = "%tile"
+        if self.as_they_are:
+            # Vectors may reach beyond a row, into the next one; so the last rows are copied.
+            alone = code.new(f"icmp ne i64 %stride, {plan.d}")
+            last = code.new(f"icmp sge i64 {code.plus(first, plan.tile)}, %n")
+            copied = code.new(f"or i1 {alone}, {last}")
+            code.when(copied, lambda: self.copy(first, rows, filled))
+            tile = code.choose(copied, "%tile", code.at("%X", code.times(first, "%stride"), self.read), "ptr")
+        else:
+            self.copy(first, rows, filled)
+        code.loop(0, filled, 1, self.begin_scores)
+        code.loop(0, plan.chunks, 1, lambda chunk: self.scores_of_chunk(tile, chunk, first, filled))
+        self.add_scores(rows)
+        code.loop(0, plan.chunks, 1, lambda chunk: self.products(tile, chunk, filled))
+
+    def row(self, tile: str, chunk: str, r: str) -> str:
+        """The address of a row of a tile, in a chunk."""
+        code, plan = self.code, self.plan
+        return code.at(tile, code.times(code.plus(code.times(chunk, plan.tile), r), plan.stride), self.kind)
+
+    # -- 1 --------------------------------------------------------------------------------------
+
+    def copy(self, first: str, rows: str, filled: str) -> None:
+        """Copy the rows of a tile, centred, with zeros up to whole chunks and up to a number of rows that R divides."""
+        code, plan, kind = self.code, self.plan, self.kind
+
+        def one_row(chunk: str, r: str) -> None:
+            begin = code.times(chunk, plan.chunk)
+            features = code.least(code.minus(plan.d, begin), plan.chunk)
+            whole = code.times(code.over(features, kind.lanes), kind.lanes)
+            source = code.at("%X", code.plus(code.times(code.plus(first, r), "%stride"), begin), self.read)
+            to, centre = self.row("%tile", chunk, r), code.at("%centres", begin, kind)
+
+            def entries(j: str, read: str, made: str) -> None:
+                value = code.convert(code.load(read, code.at(source, j, self.read), self.read.size), read, made)
+                for number in range(self.centres):
+                    there = code.at(centre, code.plus(j, number * plan.features), kind)
+                    value = code.new(f"fsub {made} {value}, {code.load(made, there, kind.size)}")
+                code.store(made, value, code.at(to, j, kind), kind.size)
+
+            code.loop(0, whole, kind.lanes, lambda j: entries(j, self.read.type, kind.type), may_be_empty=True)
+            code.loop(whole, features, 1, lambda j: entries(j, self.read.number, kind.number), may_be_empty=True)
+            if plan.chunks > 1:
+                code.loop(features, plan.chunk, 1, lambda j: self.zero(code.at(to, j, kind)), may_be_empty=True)
+
+        def no_row(chunk: str, r: str) -> None:
+            to = self.row("%tile", chunk, r)
+            code.loop(0, min(plan.chunk, plan.d), 1, lambda j: self.zero(code.at(to, j, kind)))
+
+        def one_chunk(chunk: str) -> None:
+            code.loop(0, rows, 1, lambda r: one_row(chunk, r))
+            code.loop(rows, filled, 1, lambda r: no_row(chunk, r), may_be_empty=True)
+
+        code.loop(0, plan.chunks, 1, one_chunk)
+
+    def zero(self, address: str) -> None:
+        self.code.store(self.kind.number, "0.0", address, self.kind.size)
+
+    # -- 2 --------------------------------------------------------------------------------------
+
+    def begin_scores(self, r: str) -> None:
+        """Have T begin with -s."""
+        code, kind = self.code, self.kind
+        to = code.at("%scores", code.times(r, self.plan.width), kind)
+        for v in self.registers:
+            value = code.load(kind.type, code.at("%shift", v * kind.lanes, kind), kind.size)
+            code.store(kind.type, value, code.at(to, v * kind.lanes, kind), kind.size)
+
+    def scores_of_chunk(self, tile: str, chunk: str, first: str, filled: str) -> None:
+        """Add what a chunk of features gives to T, and ask for the next one, of these rows or of the next tile."""
+        code, plan = self.code, self.plan
+        another = code.plus(chunk, 1)
+        last = code.new(f"icmp eq i64 {another}, {plan.chunks}")
+        row = code.choose(last, code.plus(first, plan.tile), first)
+        feature = code.choose(last, "0", code.times(another, plan.chunk))
+        following = code.at("%X", code.plus(code.times(row, "%stride"), feature), self.read)
+        code.loop(0, filled, plan.rows, lambda r: self.scores(tile, chunk, r, following))
+
+    def scores(self, tile: str, chunk: str, first: str, following: str) -> None:
+        """Add what a chunk of features gives to T of R rows."""
+        code, plan, kind = self.code, self.plan, self.kind
+        places = [(r, v) for r in range(plan.rows) for v in self.registers]
+        in_line = LINE // self.read.size
+        at_a_time = -(-plan.rows // in_line)
+        begin, A = self.row(tile, chunk, first), code.at("%A", code.times(chunk, plan.chunk * plan.width), kind)
+
+        def of_feature(j: str, sums: list[str]) -> list[str]:
+            turn = code.new(f"and i64 {j}, {in_line - 1}")
+            for number in range(at_a_time):
+                row = code.plus(first, code.least(code.plus(code.times(turn, at_a_time), number), plan.rows - 1))
+                code.ask_for(code.at(following, code.plus(code.times(row, "%stride"), j), self.read))
+            at_j, A_j = code.at(begin, j, kind), code.at(A, code.times(j, plan.width), kind)
+            a = [code.load(kind.type, code.at(A_j, v * kind.lanes, kind), kind.size) for v in self.registers]
+            w = [code.spread(kind, code.at(at_j, r * plan.stride, kind)) for r in range(plan.rows)]
+            return [code.plus_product(kind, w[r], a[v], one) for (r, v), one in zip(places, sums, strict=True)]
+
+        found = code.sums(0, min(plan.chunk, plan.d), kind, len(places), of_feature)
+        for (r, v), one in zip(places, found, strict=True):
+            there = code.plus(code.times(code.plus(first, r), plan.width), v * kind.lanes)
+            self.add(code.at("%scores", there, kind), one, kind)
+
+    def add_scores(self, rows: str) -> None:
+        """Add T of a tile's rows to 1^T T."""
+        code, plan, kind = self.code, self.plan, self.kind
+
+        def of_row(r: str, sums: list[str]) -> list[str]:
+            at_r = code.at("%scores", code.times(r, plan.width), kind)
+            there = [code.load(kind.type, code.at(at_r, v * kind.lanes, kind), kind.size) for v in self.registers]
+            return [code.new(f"fadd {kind.type} {one}, {more}") for one, more in zip(sums, there, strict=True)]
+
+        for v, one in enumerate(code.sums(0, rows, kind, len(self.registers), of_row)):
+            self.add_to_total("%sums", v * kind.lanes, one)
+
+    # -- 3 --------------------------------------------------------------------------------------
+
+    def products(self, tile: str, chunk: str, filled: str) -> None:
+        """Add a chunk of W^T T of a tile."""
+        code, plan, kind = self.code, self.plan, self.kind
+        pieces = -(-plan.k // plan.columns)
+        begin, features = self.row(tile, chunk, "0"), code.times(chunk, plan.chunk)
+
+        def of_features(j: str, columns: range) -> None:
+            start = code.at(begin, j, kind)
+
+            def of_row(r: str, sums: list[str]) -> list[str]:
+                w = code.load(kind.type, code.at(start, code.times(r, plan.stride), kind), kind.size)
+                t = code.at("%scores", code.times(r, plan.width), kind)
+                ts = [code.spread(kind, code.at(t, column, kind)) for column in columns]
+                return [code.plus_product(kind, w, t, one) for t, one in zip(ts, sums, strict=True)]
+
+            there = code.times(code.plus(features, j), plan.k)
+            for column, one in zip(columns, code.sums(0, filled, kind, len(columns), of_row), strict=True):
+                self.add_to_total("%products", code.plus(there, column * kind.lanes), one)
+
+        for piece in range(pieces):
+            columns = range(plan.k * piece // pieces, plan.k * (piece + 1) // pieces)
+            code.loop(0, min(plan.chunk, plan.d), kind.lanes, lambda j, columns=columns: of_features(j, columns))
+
+    def add(self, address: str, value: str, of: Vectors) -> None:
+        """Add a vector to what lies there."""
+        old = self.code.load(of.type, address, of.size)
+        self.code.store(of.type, self.code.new(f"fadd {of.type} {old}, {value}"), address, of.size)
+
+    def add_to_total(self, totals: str, place: str | int, value: str) -> None:
+        """Add a vector to totals in double precision."""
+        wide = Vectors("double", 8, self.kind.lanes)
+        self.add(self.code.at(totals, place, wide), self.code.convert(value, self.kind.type, wide.type), wide)
