@@ -45,7 +45,9 @@ def test_an_end_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def raises(*_: Any) -> Any:
         raise ZeroDivisionError("somewhere")
 
-    for solver in SOLVERS:  # the honest runs whose letters are changed are not to raise, whichever test of this process comes first
+    for (
+        solver
+    ) in SOLVERS:  # the honest runs whose letters are changed are not to raise, whichever test of this process comes first
         honest(solver)
     with monkeypatch.context() as patched:
         patched.setattr(SiteEndpoint, "_standing", raises)

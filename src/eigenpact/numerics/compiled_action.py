@@ -4,18 +4,19 @@ BLAS multiplies such narrow blocks at half of its rate for squares, and waits fo
 
 1. a tile of some dozens of rows is converted and centred, and so in the cache (rows that need neither are left where they are);
 2. T of ``R`` rows at a time lies in registers: for feature j, row r and columns c, t_rc += w_rj a_jc;
-3. a vector of features of W^T T, for up to ``COLUMNS`` columns, lies in registers: for row r, g_jc += w_rj t_rc,
-   and meanwhile the next tile is asked for.
+3. a vector or two of features of W^T T lie in registers: for row r, g_jc += w_rj t_rc.
 
-Features are taken in chunks, whose rows of A stay in the cache.  Sums over a chunk, and over a tile, are made in the precision of A; sums
-of these are made in double precision over tiles.  The order depends on shapes alone.
+Meanwhile the rows that come next are asked for.  Wide rows are taken in chunks of features, whose rows of A stay in the cache.
+Sums over a chunk, and over a tile, are made in the precision of A, sums of those over tiles in double precision.  The order
+depends on shapes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,14 @@ from numpy.typing import NDArray
 
 from .elsewhere import by_row
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, Code, Vectors, compiled, memory, processor, vectors
+from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, compiled, memory, processor, vectors
 
 WORTH = 1 << 25
 """Rows x features x columns from which on compiling the loop is worth its time."""
 
-CHUNK = 1024
-"""Features in a chunk, at most; those of single precision are half as many, because sums of them must be short."""
+WHOLE, CHUNK, SHORT = 2048, 1024, 512
+"""Features of rows that are not cut; in a chunk of others; and of those that are added up in single precision before the next sum
+begins: all at most."""
 
 TILE, FEWEST, MOST = 1 << 18, 24, 96
 """Bytes of a tile, about; and rows that it has at least and at most, about."""
@@ -66,6 +68,8 @@ class Plan:
         R, the rows whose T lies in registers.
     tile : int
         Rows of a tile, a multiple of R.
+    abreast : int
+        Vectors of columns of T in registers, at most.
     columns : int
         Columns of the product in registers, at most.
     """
@@ -76,6 +80,7 @@ class Plan:
     chunk: int
     rows: int
     tile: int
+    abreast: int
     columns: int
 
     @classmethod
@@ -83,16 +88,17 @@ class Plan:
         """For registers of so many bytes, and so many of them.
 
         >>> Plan.of(784, 14, np.dtype(float), 64, 32)
-        Plan(d=784, k=14, kind=Vectors(number='double', size=8, lanes=8), chunk=784, rows=12, tile=36, columns=28)
+        Plan(d=784, k=14, kind=Vectors(number='double', size=8, lanes=8), chunk=784, rows=12, tile=36, abreast=2, columns=28)
         """
         kind = vectors(precision, wide // precision.itemsize)
-        free = registers - registers // 8  # the others hold what is multiplied
-        rows = max(1, min(free // (-(-k // kind.lanes)), 24))
-        rows = rows - rows % 4 if rows > 4 else rows
+        most = registers // 8 if registers > 16 else 3
+        vecs = -(-k // kind.lanes)
+        abreast = -(-vecs // -(-vecs // most))
+        rows = 3 * registers // 4 // abreast  # the other registers hold what is multiplied
         tile = min(max(TILE // (d * kind.size), FEWEST), MOST)
-        pieces = -(-d // (CHUNK * kind.size // 8))
+        pieces = 1 if d <= WHOLE else -(-d // CHUNK)
         chunk = d if pieces == 1 else kind.padded(-(-d // pieces))
-        return cls(d, k, kind, chunk, rows, max(rows, tile - tile % rows), free)
+        return cls(d, k, kind, chunk, rows, max(rows, tile - tile % rows), abreast, registers - registers // 8)
 
     @property
     def chunks(self) -> int:
@@ -191,6 +197,7 @@ class _Loop:
         self.kind, self.read = plan.kind, vectors(read, plan.kind.lanes)
         self.registers = range(plan.width // plan.kind.lanes)
         self.as_they_are = plan.chunks == 1 and centres == 0 and self.read == self.kind
+        self.halves = plan.chunks == 1  # of the next tile are asked for while T, and then while W^T T is made
         self.code = Code()
         self.code.loop(0, "%n", plan.tile, self.tile)
 
@@ -199,20 +206,17 @@ class _Loop:
         code, plan = self.code, self.plan
         rows = code.least(code.minus("%n", first), plan.tile)
         filled = code.times(code.over(code.plus(rows, plan.rows - 1), plan.rows), plan.rows)
-        tile = "%tile"
-        if self.as_they_are:
-            # Vectors may reach beyond a row, into the next one; so the last rows are copied.
-            alone = code.new(f"icmp ne i64 %stride, {plan.d}")
-            last = code.new(f"icmp sge i64 {code.plus(first, plan.tile)}, %n")
-            copied = code.new(f"or i1 {alone}, {last}")
-            code.when(copied, lambda: self.copy(first, rows, filled))
-            tile = code.choose(copied, "%tile", code.at("%X", code.times(first, "%stride"), self.read), "ptr")
-        else:
-            self.copy(first, rows, filled)
+        copied = self.copied(first)
+        tile = code.choose(copied, "%tile", code.at("%X", code.times(first, "%stride"), self.read), "ptr")
         code.loop(0, filled, 1, self.begin_scores)
-        code.loop(0, plan.chunks, 1, lambda chunk: self.scores_of_chunk(tile, chunk, first, filled))
+
+        def of_chunk(chunk: str) -> None:
+            code.when(copied, lambda: self.copy(chunk, first, rows, filled))
+            self.scores_of_chunk(tile, chunk, first, filled)
+
+        code.loop(0, plan.chunks, 1, of_chunk)
         self.add_scores(rows)
-        code.loop(0, plan.chunks, 1, lambda chunk: self.products(tile, chunk, filled))
+        code.loop(0, plan.chunks, 1, lambda chunk: self.products(tile, chunk, first, filled))
 
     def row(self, tile: str, chunk: str, r: str) -> str:
         """The address of a row of a tile, in a chunk."""
@@ -221,11 +225,20 @@ class _Loop:
 
     # -- 1 --------------------------------------------------------------------------------------
 
-    def copy(self, first: str, rows: str, filled: str) -> None:
-        """Copy the rows of a tile, centred, with zeros up to whole chunks and up to a number of rows that R divides."""
+    def copied(self, first: str) -> str:
+        """Whether a tile is copied.  If rows are as they should be, the last ones are: vectors may reach into the row behind."""
+        if not self.as_they_are:
+            return "true"
+        code, plan = self.code, self.plan
+        apart = code.new(f"icmp ne i64 %stride, {plan.d}")
+        last = code.new(f"icmp sge i64 {code.plus(first, plan.tile)}, %n")
+        return code.new(f"or i1 {apart}, {last}")
+
+    def copy(self, chunk: str, first: str, rows: str, filled: str) -> None:
+        """Copy a chunk of a tile's rows, centred, with zeros up to whole chunks and up to a number of rows that R divides."""
         code, plan, kind = self.code, self.plan, self.kind
 
-        def one_row(chunk: str, r: str) -> None:
+        def one_row(r: str) -> None:
             begin = code.times(chunk, plan.chunk)
             features = code.least(code.minus(plan.d, begin), plan.chunk)
             whole = code.times(code.over(features, kind.lanes), kind.lanes)
@@ -244,15 +257,12 @@ class _Loop:
             if plan.chunks > 1:
                 code.loop(features, plan.chunk, 1, lambda j: self.zero(code.at(to, j, kind)), may_be_empty=True)
 
-        def no_row(chunk: str, r: str) -> None:
+        def no_row(r: str) -> None:
             to = self.row("%tile", chunk, r)
             code.loop(0, min(plan.chunk, plan.d), 1, lambda j: self.zero(code.at(to, j, kind)))
 
-        def one_chunk(chunk: str) -> None:
-            code.loop(0, rows, 1, lambda r: one_row(chunk, r))
-            code.loop(rows, filled, 1, lambda r: no_row(chunk, r), may_be_empty=True)
-
-        code.loop(0, plan.chunks, 1, one_chunk)
+        code.loop(0, rows, 1, one_row)
+        code.loop(rows, filled, 1, no_row, may_be_empty=True)
 
     def zero(self, address: str) -> None:
         self.code.store(self.kind.number, "0.0", address, self.kind.size)
@@ -278,27 +288,43 @@ class _Loop:
         code.loop(0, filled, plan.rows, lambda r: self.scores(tile, chunk, r, following))
 
     def scores(self, tile: str, chunk: str, first: str, following: str) -> None:
-        """Add what a chunk of features gives to T of R rows."""
+        """Add what a chunk of features gives to T of R rows, some columns after the others."""
         code, plan, kind = self.code, self.plan, self.kind
-        places = [(r, v) for r in range(plan.rows) for v in self.registers]
-        in_line = LINE // self.read.size
-        at_a_time = -(-plan.rows // in_line)
         begin, A = self.row(tile, chunk, first), code.at("%A", code.times(chunk, plan.chunk * plan.width), kind)
+        features = min(plan.chunk, plan.d)
+        pieces = 1 if kind.size == 8 else -(-features // SHORT)
+        cuts = [features * piece // pieces for piece in range(pieces + 1)]
 
-        def of_feature(j: str, sums: list[str]) -> list[str]:
-            turn = code.new(f"and i64 {j}, {in_line - 1}")
-            for number in range(at_a_time):
-                row = code.plus(first, code.least(code.plus(code.times(turn, at_a_time), number), plan.rows - 1))
-                code.ask_for(code.at(following, code.plus(code.times(row, "%stride"), j), self.read))
-            at_j, A_j = code.at(begin, j, kind), code.at(A, code.times(j, plan.width), kind)
-            a = [code.load(kind.type, code.at(A_j, v * kind.lanes, kind), kind.size) for v in self.registers]
-            w = [code.spread(kind, code.at(at_j, r * plan.stride, kind)) for r in range(plan.rows)]
-            return [code.plus_product(kind, w[r], a[v], one) for (r, v), one in zip(places, sums, strict=True)]
+        def add(abreast: range, cut: tuple[int, int]) -> None:
+            places = [(r, v) for r in range(plan.rows) for v in abreast]
 
-        found = code.sums(0, min(plan.chunk, plan.d), kind, len(places), of_feature)
-        for (r, v), one in zip(places, found, strict=True):
-            there = code.plus(code.times(code.plus(first, r), plan.width), v * kind.lanes)
-            self.add(code.at("%scores", there, kind), one, kind)
+            def of_feature(j: str, sums: list[str]) -> list[str]:
+                if abreast.start == 0:
+                    self.ask_for_following(following, first, j)
+                at_j, A_j = code.at(begin, j, kind), code.at(A, code.times(j, plan.width), kind)
+                a = {v: code.load(kind.type, code.at(A_j, v * kind.lanes, kind), kind.size) for v in abreast}
+                w = [code.spread(kind, code.at(at_j, r * plan.stride, kind)) for r in range(plan.rows)]
+                return [code.plus_product(kind, w[r], a[v], one) for (r, v), one in zip(places, sums, strict=True)]
+
+            for (r, v), one in zip(places, code.sums(*cut, kind, [ZEROS] * len(places), of_feature), strict=True):
+                there = code.plus(code.times(code.plus(first, r), plan.width), v * kind.lanes)
+                code.add_to(code.at("%scores", there, kind), one, kind)
+
+        for v in range(0, len(self.registers), plan.abreast):
+            for cut in pairwise(cuts):
+                add(self.registers[v : v + plan.abreast], cut)
+
+    def ask_for_following(self, following: str, first: str, j: str) -> None:
+        """Ask for entries that come next, of as many rows: all of them, or the first half of those features that a tile has."""
+        code, plan = self.code, self.plan
+        in_line = LINE // self.read.size
+        turns = in_line * (2 if self.halves else 1)
+        at_a_time = -(-plan.rows // turns)
+        turn = code.new(f"and i64 {j}, {turns - 1}")
+        feature = code.times(code.over(j, turns), in_line) if self.halves else j
+        for number in range(at_a_time):
+            row = code.plus(first, code.least(code.plus(code.times(turn, at_a_time), number), plan.rows - 1))
+            code.ask_for(code.at(following, code.plus(code.times(row, "%stride"), feature), self.read))
 
     def add_scores(self, rows: str) -> None:
         """Add T of a tile's rows to 1^T T."""
@@ -309,40 +335,50 @@ class _Loop:
             there = [code.load(kind.type, code.at(at_r, v * kind.lanes, kind), kind.size) for v in self.registers]
             return [code.new(f"fadd {kind.type} {one}, {more}") for one, more in zip(sums, there, strict=True)]
 
-        for v, one in enumerate(code.sums(0, rows, kind, len(self.registers), of_row)):
+        for v, one in enumerate(code.sums(0, rows, kind, [ZEROS for _ in self.registers], of_row)):
             self.add_to_total("%sums", v * kind.lanes, one)
 
     # -- 3 --------------------------------------------------------------------------------------
 
-    def products(self, tile: str, chunk: str, filled: str) -> None:
-        """Add a chunk of W^T T of a tile."""
+    def products(self, tile: str, chunk: str, first: str, filled: str) -> None:
+        """Add a chunk of W^T T of a tile; if there is one chunk, ask for the second half of the features of the next tile."""
         code, plan, kind = self.code, self.plan, self.kind
         pieces = -(-plan.k // plan.columns)
         begin, features = self.row(tile, chunk, "0"), code.times(chunk, plan.chunk)
 
-        def of_features(j: str, columns: range) -> None:
+        following = code.at("%X", code.plus(code.times(code.plus(first, plan.tile), "%stride"), plan.d // 2), self.read)
+
+        def of_features(j: str, columns: range, abreast: int) -> None:
             start = code.at(begin, j, kind)
 
             def of_row(r: str, sums: list[str]) -> list[str]:
-                w = code.load(kind.type, code.at(start, code.times(r, plan.stride), kind), kind.size)
-                t = code.at("%scores", code.times(r, plan.width), kind)
-                ts = [code.spread(kind, code.at(t, column, kind)) for column in columns]
-                return [code.plus_product(kind, w, t, one) for t, one in zip(ts, sums, strict=True)]
+                at_r, t = code.at(start, code.times(r, plan.stride), kind), code.at("%scores", code.times(r, plan.width), kind)
+                w = [code.load(kind.type, code.at(at_r, u * kind.lanes, kind), kind.size) for u in range(abreast)]
+                if self.halves and columns.start == 0:
+                    code.ask_for(code.at(following, code.plus(code.times(r, "%stride"), code.over(j, 2)), self.read))
+                made = []
+                for place, column in enumerate(columns):
+                    t_c = code.spread(kind, code.at(t, column, kind))
+                    made += [code.plus_product(kind, w[u], t_c, sums[place * abreast + u]) for u in range(abreast)]
+                return made
 
-            there = code.times(code.plus(features, j), plan.k)
-            for column, one in zip(columns, code.sums(0, filled, kind, len(columns), of_row), strict=True):
-                self.add_to_total("%products", code.plus(there, column * kind.lanes), one)
+            found = code.sums(0, filled, kind, [ZEROS] * (abreast * len(columns)), of_row)
+            for u in range(abreast):
+                there = code.times(code.plus(code.plus(features, j), u * kind.lanes), plan.k)
+                for column, one in zip(columns, found[u::abreast], strict=True):
+                    self.add_to_total("%products", code.plus(there, column * kind.lanes), one)
 
+        of_chunk = min(plan.chunk, plan.d)
         for piece in range(pieces):
             columns = range(plan.k * piece // pieces, plan.k * (piece + 1) // pieces)
-            code.loop(0, min(plan.chunk, plan.d), kind.lanes, lambda j, columns=columns: of_features(j, columns))
-
-    def add(self, address: str, value: str, of: Vectors) -> None:
-        """Add a vector to what lies there."""
-        old = self.code.load(of.type, address, of.size)
-        self.code.store(of.type, self.code.new(f"fadd {of.type} {old}, {value}"), address, of.size)
+            abreast = max(1, plan.columns // len(columns))
+            together = of_chunk // (abreast * kind.lanes) * (abreast * kind.lanes)
+            code.loop(
+                0, together, abreast * kind.lanes, partial(of_features, columns=columns, abreast=abreast), may_be_empty=True
+            )
+            code.loop(together, of_chunk, kind.lanes, partial(of_features, columns=columns, abreast=1), may_be_empty=True)
 
     def add_to_total(self, totals: str, place: str | int, value: str) -> None:
         """Add a vector to totals in double precision."""
         wide = Vectors("double", 8, self.kind.lanes)
-        self.add(self.code.at(totals, place, wide), self.code.convert(value, self.kind.type, wide.type), wide)
+        self.code.add_to(self.code.at(totals, place, wide), self.code.convert(value, self.kind.type, wide.type), wide)

@@ -114,6 +114,10 @@ def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:
     return Vectors(*NUMBERS[kind], lanes)
 
 
+ZEROS = "zeroinitializer"
+"""A vector of zeros."""
+
+
 class Code:
     """LLVM's instructions of one function, written one after the other.
 
@@ -178,14 +182,26 @@ class Code:
         self.put(f"store {kind} {value}, ptr {address}, align {align}")
 
     def ask_for(self, address: str) -> None:
-        """Have what lies there brought to the core's own cache."""
-        self.put(f"call void @llvm.prefetch(ptr {address}, i32 0, i32 2, i32 1)")
+        """Have what lies there brought to the nearest cache."""
+        self.put(f"call void @llvm.prefetch(ptr {address}, i32 0, i32 3, i32 1)")
+
+    def add_to(self, address: str, value: str, of: Vectors) -> None:
+        """Add a vector to what lies there."""
+        old = self.load(of.type, address, of.size)
+        self.store(of.type, self.new(f"fadd {of.type} {old}, {value}"), address, of.size)
 
     def spread(self, of: Vectors, address: str) -> str:
         """A vector of the number that lies there, again and again."""
-        number = self.load(of.number, address, of.size)
+        return self.in_all_places(of, self.load(of.number, address, of.size))
+
+    def in_all_places(self, of: Vectors, number: str) -> str:
+        """A vector of one number, again and again."""
         first = self.new(f"insertelement {of.type} poison, {of.number} {number}, i64 0")
         return self.new(f"shufflevector {of.type} {first}, {of.type} poison, <{of.lanes} x i32> zeroinitializer")
+
+    def widened(self, value: str, old: str) -> str:
+        """A whole number of fewer bits as one of 64."""
+        return value if old == "i64" else self.new(f"sext {old} {value} to i64")
 
     def convert(self, value: str, old: str, new: str) -> str:
         """A number, or a vector of them, of single or double precision, as one of the ``new`` kind."""
@@ -210,29 +226,50 @@ class Code:
             body(i)
             return []
 
-        self._loop(begin, end, step, [], nothing_carried)
+        self._loop(begin, end, step, "", [], nothing_carried)
 
     def sums(
-        self, begin: int, end: str | int, of: Vectors, count: int, body: Callable[[str, list[str]], list[str]]
+        self,
+        begin: str | int,
+        end: str | int,
+        of: Vectors,
+        first: list[str],
+        body: Callable[[str, list[str]], list[str]],
+        *,
+        may_be_empty: bool = False,
     ) -> list[str]:
-        """Vectors, so many, that a loop over i begins with zeros and keeps in registers: the body is given i and the vectors,
-        and gives what they are after that."""
-        return self._loop(begin, end, 1, [of.type] * count, body)
+        """Vectors that a loop over i keeps in registers: the body is given i and the vectors, and gives what they are then."""
+        if not may_be_empty:
+            return self._loop(begin, end, 1, of.type, first, body)
+        some, before, number = self.new(f"icmp slt i64 {begin}, {end}"), self._block, next(self._count)
+        self.put(f"br i1 {some}, label %then{number}, label %past{number}")
+        self._begin(f"then{number}")
+        made = self._loop(begin, end, 1, of.type, first, body)
+        after = self._block
+        self.put(f"br label %past{number}")
+        self._begin(f"past{number}")
+        return [self.new(f"phi {of.type} [ {a}, %{before} ], [ {b}, %{after} ]") for a, b in zip(first, made, strict=True)]
 
     def _loop(
-        self, begin: str | int, end: str | int, step: int, kinds: list[str], body: Callable[[str, list[str]], list[str]]
+        self,
+        begin: str | int,
+        end: str | int,
+        step: int,
+        kind: str,
+        first: list[str],
+        body: Callable[[str, list[str]], list[str]],
     ) -> list[str]:
         number = next(self._count)
         i, before = f"%i{number}", self._block
-        carried = [f"%c{number}.{place}" for place in range(len(kinds))]
+        carried = [f"%c{number}.{place}" for place in range(len(first))]
         self.put(f"br label %loop{number}")
         self._begin(f"loop{number}")
         here = len(self.lines)
         made = body(i, carried)
         after = self.plus(i, step)
         self.lines[here:here] = [f"  {i} = phi i64 [ {begin}, %{before} ], [ {after}, %{self._block} ]"] + [
-            f"  {name} = phi {kind} [ zeroinitializer, %{before} ], [ {next_one}, %{self._block} ]"
-            for name, kind, next_one in zip(carried, kinds, made, strict=True)
+            f"  {name} = phi {kind} [ {value}, %{before} ], [ {next_one}, %{self._block} ]"
+            for name, value, next_one in zip(carried, first, made, strict=True)
         ]
         more = self.new(f"icmp slt i64 {after}, {end}")
         self.put(f"br i1 {more}, label %loop{number}, label %end{number}")

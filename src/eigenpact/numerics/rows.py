@@ -40,8 +40,8 @@ BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 PART_ENTRIES = 1 << 21
 """Entries of the rows that one thread adds up before the next part begins."""
 
-LONG_PART = 256
-"""Rows that a part has at least where products with them are made by a compiled loop."""
+LONG_PART, LONG_PART_ROWS = 1 << 23, 256
+"""Entries, and rows, that a part has at least where products with them are made by a compiled loop."""
 
 TOP_ACCURACY = 1e-10
 """Scaled residual to which local eigenvectors of larger problems are iterated."""
@@ -253,10 +253,10 @@ class Rows:
         plain = on_cpu(self.X) and not self.sparse and self.weights is None and self.scale is None
         return plain and worth_compiling(self.n, self.d, k)
 
-    def _compiled(self, products: NarrowProducts) -> tuple[Array, Array]:
-        """The sums over all rows; a part is long enough that its sum takes little time beside its products."""
+    def _compiled(self, products: NarrowProducts) -> tuple[Array, ...]:
+        """The sums over all rows, in parts so long that beginning one, and adding up its sum, take little time."""
         step = max(1, block_rows(self.d) // products.tile) * products.tile
-        return self._added_up(products.over, step, least=LONG_PART, as_they_are=True, joined=True)
+        return self._added_up(products.over, step, least=max(LONG_PART // self.d, LONG_PART_ROWS), as_they_are=True, joined=True)
 
     def _triangle(self) -> Array:
         """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""

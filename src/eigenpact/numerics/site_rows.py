@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .device_rows import DeviceRows, device_rows, on_gpu
 from .compiled_action import NarrowProducts
+from .device_rows import DeviceRows, device_rows, on_gpu
 from .elsewhere import on_cpu
 from .linalg import Array, mirrored, pack_triangle
 from .on_device import OnDevice

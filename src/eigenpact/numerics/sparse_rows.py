@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from .compiled_sparse import sparse_products, worth_compiling
 from .linalg import Array
 from .parts import careful_totals
 from .sources import RowSource, pieces
@@ -38,6 +39,8 @@ class SparseRows:
     far : (f,) array of column numbers, optional
         The features that are centred first; found here if None.
     """
+
+    _weighted = False
 
     def __init__(
         self, X: Any, mean: Array | None, scale: Array | None, left: Array | None, far: NDArray[np.intp] | None = None
@@ -110,7 +113,13 @@ class SparseRows:
 
     def scatter_action(self, Z: Array) -> Array:
         """The product Y^T (Y Z) (d x k) with a block Z (d x k)."""
-        return self.transposed_action(self.project(Z))
+        if self._weighted or not worth_compiling(self.X.nnz, Z.shape[1]) or self.far()[0].size:
+            return self.transposed_action(self.project(Z))
+        scaled = Z if self.scale is None else Z / self.scale[:, None]
+        mean = np.zeros(self.d) if self.mean is None else self.mean
+        G, sums = sparse_products(self.X, scaled, mean @ scaled)
+        G -= np.multiply.outer(mean, sums)
+        return np.ascontiguousarray(G if self.scale is None else G / self.scale[:, None])
 
     def project(self, Z: Array) -> Array:
         """The scores Y Z (n x k)."""

@@ -20,6 +20,8 @@ from .sparse_rows import FAR, SparseRows, add_duplicates, better
 class WeightedSparseRows(SparseRows):
     """Rows Y = diag(weights)^1/2 (X - 1 mean^T) / scale of a CSR matrix X (n x d) that stores each entry once."""
 
+    _weighted = True
+
     def __init__(
         self,
         X: Any,
