@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from . import device_rows
 from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
 from .compiled_action import NarrowProducts, worth_compiling
+from .compiled_moments import compiled_moments
+from .compiled_moments import worth_compiling as moments_compiled
 from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, mirrored, random_orthonormal, top_eigenpairs
@@ -102,13 +104,22 @@ class Rows:
             return about_their_mean(
                 self.n,
                 to_numpy(self.X[: min(FIRST, self.n), :]),
-                lambda centre: Rows(self.X, centre)._added_up(moments, step, add=careful_totals),
+                lambda centre: self._moments_about(centre, step),
             )
         n, sums = self.weight or 1.0, self.column_sums()
         centre = sums / n
         rest, squares = Rows(self._weighed(self.X), centre).column_moments()
         left = rest / n
         return sums, np.stack([centre, left]), np.maximum(squares - n * left**2, 0.0)
+
+    def _moments_about(self, centre: Array, step: int) -> tuple[Array, ...]:
+        """Sums, and sums of squares, of the columns of X - 1 centre^T (d,), of dense rows without weights."""
+        if on_cpu(self.X) and moments_compiled(self.n, self.d):
+            bare = Rows(self.X)
+            return bare._added_up(
+                lambda blocks: compiled_moments(blocks, centre), step, add=careful_totals, as_they_are=True, joined=True
+            )
+        return Rows(self.X, centre)._added_up(moments, step, add=careful_totals)
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
