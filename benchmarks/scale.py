@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.scale_runs import BASE, WIDTH
 from benchmarks.table import Row, load_told, print_rows
-from eigenpact.data.spool import spool_folder
+from eigenpact.storage import spool_folder
 
 MEMORY = 4e9
 """Bytes within which a file of 8 GB is to be fitted."""

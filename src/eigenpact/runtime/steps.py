@@ -122,7 +122,7 @@ class Steps(Sessions):
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
         self.account.step, self._setup_entries, self._can_cut = 0, [], True
-        self.doubts = Doubts(len(self.roster), self.n_features)
+        self.doubts = Doubts(self.roster, self.n_features)
         self._after = dict(self.connection.positions(self._run, self.account.epoch))
         if self.masks:
             self.forget_session()
