@@ -172,7 +172,10 @@ class Steps(Sessions):
             if here and upcoming.facts["joined"]:
                 raise RosterChanged({}, upcoming.facts["joined"])
             return
-        back = set(self.connection.sites()) & set(self._known) - set(self.roster) - set(self.doubted)
+        present = self.connection.sites()
+        if present == self.roster:  # as nearly always; sets of very many names take memory and time
+            return
+        back = set(present) & set(self._known) - set(self.roster) - set(self.doubted)
         joined = sorted(name for name in back if self._losses[name] <= MAX_RETURNS)
         if joined and self._coordinated:
             raise RosterChanged({}, joined)
