@@ -24,11 +24,11 @@ from benchmarks.table import Row, load_told, print_rows
 from eigenpact.data.budgets import memory_for_rows, parse_memory
 from eigenpact.data.packed_genotypes import pack
 from eigenpact.data.readers import read_table
-from eigenpact.data.spool import spool_folder
 from eigenpact.estimators.model_files import load_model
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.numerics.rows import Rows, block_rows
 from eigenpact.numerics.sources import RowSource, pieces
+from eigenpact.storage import spool_folder
 
 MEMORY, MOST = "512MB", 768e6
 SIZES = {"small": 2e8, "paper": 8e9}

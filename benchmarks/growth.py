@@ -189,12 +189,11 @@ def peak_of_driver(count: int) -> int:
 
 def _memory(few: int, many: int) -> Row:
     peak_of_driver(2)  # what is loaded once is not counted
-    small, large = peak_of_driver(few), peak_of_driver(many)
-    growth, more = large / small, (large - small) / (many - few)
-    told = f"{growth:.2f} times: {small / 1e6:.1f} MB and {large / 1e6:.1f} MB, {more:.0f} bytes for each site more"
-    why = (
-        "" if growth <= 1 + SLACK else "the coordinator keeps that much of every site; a reply has 8 x 14 bytes for each feature"
-    )
+    middle = many // 5
+    small, some, large = (peak_of_driver(count) for count in (few, middle, many))
+    growth, more = large / small, (large - some) / (many - middle)  # of few sites products are remembered, which hide the rest
+    told = f"{growth:.2f} times: {small / 1e6:.1f} MB and {large / 1e6:.1f} MB; {more:.0f} bytes for each site beyond {middle}"
+    why = "" if growth <= 1 + SLACK else "the coordinator keeps that much of every site"
     about = f"{FEATURES} features, {COMPONENTS} components, {ROUNDS} rounds"
     what = f"the coordinator's memory with {many} sites over that with {few}, {about}"
     return Row(what, f"<= {1 + SLACK}", told, growth <= 1 + SLACK, why)

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,11 @@ NO_WAIT, NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 """Flags of ``os.open``, where the system has them: do not wait for whoever writes to a pipe, do not follow a link."""
 
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+
+
+def spool_folder() -> str:
+    """Where temporary copies lie."""
+    return os.environ.get("TMPDIR") or ("/var/tmp" if Path("/var/tmp").is_dir() else tempfile.gettempdir())
 
 
 def check_regular(path: Path, *, follow: bool = False) -> None:

@@ -36,7 +36,7 @@ def known(trace: float = 10.0) -> Told:
 def test_the_trace_of_every_site_is_known_after_the_set_up(center: Any, scale: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Doubts] = []
     original = Doubts.__init__
-    monkeypatch.setattr(Doubts, "__init__", lambda self, *sizes: (noted.append(self), original(self, *sizes))[1])
+    monkeypatch.setattr(Doubts, "__init__", lambda self, *given: (noted.append(self), original(self, *given))[1])
     pca = ep.FederatedPCA(2, solver="krylov", center=center, scale=scale).fit(SITES)
     told = noted[-1].numbers()
     for name, rows in SITES.items():

@@ -218,7 +218,8 @@ def test_after_set_up_a_coordinator_keeps_numbers_of_a_site_and_no_columns(scale
     def spied(self: Doubts, function: Any, who: str, *rest: Any) -> str:
         wrong = found(self, function, who, *rest)
         if function.short_name == "scatter_action" and who == "A":
-            kept.append(dict(self._told[who].facts))
+            kept.append(self._facts.of(0))
+            assert not self._facts.on_disk
         return wrong
 
     with pytest.MonkeyPatch.context() as patch:

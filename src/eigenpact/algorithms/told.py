@@ -71,7 +71,8 @@ def doubt_spread(told: Told, mean: Array, within: Array, between: Array, grain: 
     if not np.all(np.isfinite(within)):
         return "the squares of its values overflow; give the data in other units"
     facts = told.facts
-    facts |= {"within": within, "between": between, "centre": mean, "grain": float(np.sqrt(grain))}
+    facts |= {"within": within, "between": between, "grain": float(np.sqrt(grain))}
+    told.last.centre = mean
     if told.sites > 1 or "mean" not in facts:
         return ""
     n, apart = _weight(facts), np.abs(facts["mean"] - mean)
@@ -97,16 +98,17 @@ def doubt_moments(told: Told, sums: Array, squares: Array, _within: Any, grain: 
     if np.any(np.abs(sums[:, 0] - n * mean) > CLOSE * np.abs(n * mean) + CLOSE * np.sqrt(n * np.sum(squares[..., 0])) + n * TINY):
         return "the sums of its columns are not those it told before"
     about = deviations(n, mean, sums, squares, facts.get("rest", 0.0))
-    facts |= {"within": about, "between": 0.0 * about, "centre": mean, "grain": float(np.sqrt(grain))}
+    facts |= {"within": about, "between": 0.0 * about, "grain": float(np.sqrt(grain))}
+    told.last.centre = mean
     return ""
 
 
 def note_centre(told: Told, mean: Array, scale: Array, trace: Any) -> str:
     """Of ``keep_centre``, to which nothing is replied: from now on the site's trace is known."""
     facts = told.facts
-    if "within" in facts and "centre" in facts and "mean" in facts:  # a journal keeps the first alone
+    if "within" in facts and "mean" in facts:  # a journal keeps the first alone
         between = facts["between"]
-        if not np.array_equal(mean, facts["centre"]):
+        if not np.array_equal(mean, told.last.centre):
             with np.errstate(over="ignore"):
                 apart = _weight(facts) * (facts["mean"] - mean) ** 2
             apart = apart if np.ndim(between) else apart.sum()
@@ -183,7 +185,7 @@ def doubt_own_directions(told: Told, k: Any, _seed: Any, V: Array, n: Any) -> st
 def _note_trace(told: Told, between: Array, centre: Array, scale: Array, pooled: float) -> None:
     """Note trace and slack; forget what was only needed for them, and products about an earlier centre."""
     facts = told.facts
-    for name in ("memory", "rough memory", "between", "centre"):
+    for name in ("memory", "rough memory", "between"):
         facts.pop(name, None)
     within, n, d = facts.pop("within"), _weight(facts), len(scale)
     squares = within + between

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..errors import FileError, InputError
 from ..numerics.sources import pieces
+from ..storage import spool_folder
 from .array_files import Archive
 from .array_sources import CsrSource, Member
-from .spool import spool_folder
 
 
 def turned(columns: CsrSource) -> CsrSource:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import FileError
 from ..numerics.sources import CountRows, RowSource
-from .spool import spool_folder
+from ..storage import spool_folder
 
 Bytes = NDArray[np.uint8]
 

@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -19,13 +18,9 @@ from numpy.typing import NDArray
 
 from ..errors import FileError
 from ..numerics.sources import RowSource
+from ..storage import spool_folder
 
 GROWTH = 1.5
-
-
-def spool_folder() -> str:
-    """Where temporary copies lie."""
-    return os.environ.get("TMPDIR") or ("/var/tmp" if Path("/var/tmp").is_dir() else tempfile.gettempdir())
 
 
 class _Bytes:

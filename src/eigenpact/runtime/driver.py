@@ -133,6 +133,7 @@ class Driver:
                 self._steps.change(change)
             finally:
                 body.close()
+                self._steps.doubts.close()
 
     def _advance(self, body: Coroutine[Collective, Any, Any]) -> Any:
         value = None

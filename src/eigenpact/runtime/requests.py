@@ -60,7 +60,7 @@ class Requests:
         self.roster = tuple(sorted(connection.sites()))
         self.n_features = _agreed_features(connection, self.roster)
         self.doubted: dict[str, str] = {}
-        self.doubts = Doubts(len(self.roster), self.n_features)
+        self.doubts = Doubts(self.roster, self.n_features)
         self._run, self._own = run, own
         self.masks = False  # whether sums are secured
         self._after: dict[str, int] = {}  # the last step each site executed, as far as we know

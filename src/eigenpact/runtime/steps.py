@@ -122,7 +122,7 @@ class Steps(Sessions):
             (account.basis,) = first.arrays or (account.basis,)
         self._start = () if account.basis is None else (account.basis,)
         self.account.step, self._setup_entries, self._can_cut = 0, [], True
-        self.doubts = Doubts(len(self.roster), self.n_features)
+        self.doubts = Doubts(self.roster, self.n_features)
         self._after = dict(self.connection.positions(self._run, self.account.epoch))
         if self.masks:
             self.forget_session()
@@ -172,7 +172,10 @@ class Steps(Sessions):
             if here and upcoming.facts["joined"]:
                 raise RosterChanged({}, upcoming.facts["joined"])
             return
-        back = set(self.connection.sites()) & set(self._known) - set(self.roster) - set(self.doubted)
+        present = self.connection.sites()
+        if present == self.roster:  # as nearly always; sets of very many names take memory and time
+            return
+        back = set(present) & set(self._known) - set(self.roster) - set(self.doubted)
         joined = sorted(name for name in back if self._losses[name] <= MAX_RETURNS)
         if joined and self._coordinated:
             raise RosterChanged({}, joined)
