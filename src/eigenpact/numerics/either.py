@@ -108,6 +108,28 @@ def up_to(sizes: Any, place: int) -> Any:
     return namespace(sizes).sort(sizes, axis=1)
 
 
+def only_seen(sizes: Any, seen: Any) -> Any:
+    """Sizes (n x d), which may be overwritten, that are infinite where nothing is seen (None: everything is)."""
+    if seen is None:
+        return sizes
+    if isinstance(sizes, np.ndarray):
+        sizes[~seen] = np.inf
+        return sizes
+    return namespace(sizes).where(seen, sizes, np.inf)
+
+
+def in_order(sizes: Any) -> Any:
+    """The numbers of each row (n x d), which may be overwritten, in ascending order.
+
+    >>> in_order(only_seen(np.array([[3.0, 1.0, 2.0]]), np.array([[True, False, True]]))).tolist()
+    [[2.0, 3.0, inf]]
+    """
+    if isinstance(sizes, np.ndarray):
+        sizes.sort(axis=1)
+        return sizes
+    return namespace(sizes).sort(sizes, axis=1)
+
+
 def rows_where(mask: Any) -> Any:
     """The numbers of the rows where the mask (n,) is true."""
     return namespace(mask).nonzero(mask)[0]

@@ -21,8 +21,10 @@ from ...numerics.either import (
     by_rows,
     cut_back,
     full,
+    in_order,
     kept_where,
     numbers,
+    only_seen,
     product,
     quotient,
     rows_where,
@@ -97,7 +99,7 @@ def typical_sizes(M: Any, observed: Any) -> Any:
         lower = middle if sizes.shape[1] % 2 else xp.max(sizes[:, :half], axis=1, keepdims=True)
         return (lower + middle) / 2 / NORMAL_MEDIAN
     seen = xp.count_nonzero(observed, axis=1, keepdims=True)
-    sizes = xp.sort(xp.where(observed, sizes, xp.inf), axis=1)
+    sizes = in_order(only_seen(sizes, observed))
     return xp.where(seen > 0, xp.take_along_axis(sizes, xp.where(seen > 0, seen - 1, 0) // 2, axis=1), 0.0) / NORMAL_MEDIAN
 
 
@@ -210,8 +212,7 @@ def _with_enough(W: Any, R: Any, observed: Any, least: int) -> Any:
     few = rows_where(xp.count_nonzero(W, axis=1) < least)
     if few.shape[0]:
         sizes = abs(take(R, few))
-        if observed is not None:
-            sizes = xp.where(take(observed, few), sizes, xp.inf)
+        sizes = only_seen(sizes, take(observed, few))
         bound = up_to(xp.astype(sizes, xp.float64, copy=True), least - 1)[:, least - 1 : least]
         W = with_rows(W, few, (sizes <= bound) & xp.isfinite(sizes))
     return W
