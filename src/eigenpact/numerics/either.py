@@ -159,6 +159,16 @@ def with_rows(A: Any, index: Any, B: Any) -> Any:
     return take(xp.concat([A, B]), take(order, last))
 
 
+def action_there(F: Any, B: Array, shift: Array) -> tuple[Array, Array]:
+    """The products F^T T (m x b) and 1^T T (b,), T = F B - 1 shift^T, as arrays of numpy, of F (n x m), where it lies.
+
+    >>> [a.tolist() for a in action_there(np.eye(2), np.ones((2, 1)), np.array([3.0]))]
+    [[[-2.0], [-2.0]], [-4.0]]
+    """
+    T = F @ there(B, F) - there(shift, F)
+    return to_numpy(F.T @ T), to_numpy(namespace(T).sum(T, axis=0))
+
+
 def ridge_solution(gram: Any, B: Any, ridge: float) -> Any:
     """(gram + ridge I)^-1 B of a matrix gram (k x k) that is not negative, and may be overwritten, and B (k x n).
 
