@@ -151,7 +151,7 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
 
     @property
     def _computes_there(self) -> bool:  # type: ignore[override]
-        return self.missing != "em" and all(getattr(preparer, "computes_there", False) for preparer in self.prepare)
+        return all(getattr(preparer, "computes_there", False) for preparer in self.prepare)
 
     @property
     def _keeps_narrow(self) -> bool:  # type: ignore[override]

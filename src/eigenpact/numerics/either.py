@@ -10,12 +10,13 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from .elsewhere import is_elsewhere, like, namespace, to_numpy
 from .linalg import Array
 
 
-def there(a: Array, X: Any) -> Any:
+def there(a: NDArray[Any], X: Any) -> Any:
     """The numpy array ``a`` where rows X lie: itself, unless they are another library's."""
     return like(a, X) if is_elsewhere(X) else a
 
