@@ -62,6 +62,7 @@ READS_ROWS_FOR_LOCALS = {
     "own_mean_of",
     "_check_trace",
     "entries_of",
+    "entries_there",
     "covariance_of",
     "held_out_error",
     "holed_rows",

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import PolicyError
-from ..numerics.blocks import blocks
+from ..numerics.blocks import blocks_there
+from ..numerics.counting import counts_by_column
+from ..numerics.elsewhere import is_elsewhere, namespace
 from ..numerics.linalg import Array
 from ..runtime import Reply, Site, Sum, local
 
@@ -58,13 +60,30 @@ def count_parts(site: Site, centre: Array, deviations: Any, prefix: Any, step: A
     check_path(last, prefix, int(step), rounds=rounds)
     digits = np.uint64(digits_of(int(step)))
     counts = np.zeros(d * PARTS, dtype=np.int64)
-    for _, M, seen in blocks(site.X, centre if bool(deviations) else None, None):
+    for _, M, seen in blocks_there(site.X, centre if bool(deviations) else None, None):
+        if is_elsewhere(M):
+            M = M if seen is None else namespace(M).where(seen, M, namespace(M).nan)
+            counts += parts_there(abs(M) if bool(deviations) else M, prefix, int(step)).reshape(-1)
+            continue
         keys = keys_of(np.abs(M) if bool(deviations) else M) >> shift_of(int(step))
         here = keys >> digits == prefix
         here = here if seen is None else here & seen
         places = (keys & ((np.uint64(1) << digits) - np.uint64(1))).view(np.int64) + PARTS * np.arange(d)
         counts += np.bincount(places[here], minlength=d * PARTS)
     return Reply(many(counts.reshape(d, PARTS), site.min_rows), {path: (prefix, int(step))})
+
+
+def parts_there(M: Any, prefix: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+    """As counts of keys, for entries M (n x d) of another library, by column (d x PARTS): they are compared where they lie.
+
+    Entries that are NaN are not counted.
+    """
+    digits = digits_of(step)
+    parts = (prefix[:, None] << np.uint64(digits)) + np.arange(1 << digits).astype(np.uint64)
+    lows, highs = (np.where(np.isnan(edges) & np.signbit(edges), -np.inf, edges) for edges in edges_of(parts, step + 1))
+    counts = np.zeros((len(parts), PARTS), dtype=np.int64)
+    counts[:, : 1 << digits] = counts_by_column(M, lows, highs[:, -1])
+    return counts
 
 
 def check_path(

@@ -63,6 +63,8 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """Whether with each other, too."""
     _computes_there = False
     """Whether rows of another array library are multiplied where they lie, say on a GPU; else they are copied here in pieces."""
+    _keeps_narrow = False
+    """Whether whole numbers of one or two bytes are not copied, but converted some at a time."""
     _takes_gaps = False
     """Whether NaN stands for a missing entry, and rows may stay on disk."""
 
@@ -83,7 +85,7 @@ class SiteEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         if held is None:
             X, sites = (X, sites) if X is None or is_several_sites(X) else split_off_sites(X, sites)
             try:
-                held = here = hold(self, X, sites, gaps=self._takes_gaps, narrow=self._computes_there) if X is not None else {}
+                held = here = hold(self, X, sites, gaps=self._takes_gaps, narrow=self._keeps_narrow) if X is not None else {}
             except InputError as error:
                 if sample_weight is None or "only finite numbers are allowed" not in str(error):
                     raise

@@ -212,7 +212,7 @@ def _checked(
         return _checked_on_disk(name, table, gaps=gaps, finite=finite)
     if is_elsewhere(table):
         stays = estimator is None or estimator._computes_there
-        table = _checked_where_it_lies(name, table, missing=gaps and not stays)
+        table = _checked_where_it_lies(name, table, missing=gaps and estimator is not None)
         return table if stays else Elsewhere(table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
         raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")

@@ -151,6 +151,10 @@ class FederatedPCA(ModelTables, Projecting, ScoringPCA):
 
     @property
     def _computes_there(self) -> bool:  # type: ignore[override]
+        return all(getattr(preparer, "computes_there", False) for preparer in self.prepare)
+
+    @property
+    def _keeps_narrow(self) -> bool:  # type: ignore[override]
         return not self._takes_gaps and not self.prepare
 
     @property

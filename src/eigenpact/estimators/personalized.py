@@ -118,7 +118,7 @@ class PersonalizedPCA(SiteEstimator):
 
     _result_type = PersonalResult
     _kept = RESULTS
-    _scores_by_site = _computes_there = True
+    _scores_by_site = _computes_there = _keeps_narrow = True
 
     def __init__(
         self,

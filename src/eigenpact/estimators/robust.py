@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from ..algorithms.robust.solution import RobustAlgorithm, RobustSolution
 from ..algorithms.robust.thresholds import START
 from ..errors import InputError
 from ..numerics.blas import limited_blas
-from ..numerics.blocks import Mask, blocks, finer
+from ..numerics.blocks import blocks_there, finer
+from ..numerics.either import kept_where, there
+from ..numerics.elsewhere import is_elsewhere, namespace, to_numpy
 from ..numerics.linalg import Array, fix_signs, soft
 from ..numerics.parts import side_by_side, threads_for_rows
 from ..runtime import Connection, Engine, Plan, Program, RoundRecord, Secured
@@ -127,7 +130,7 @@ class RobustPCA(PooledEstimator):
     """
 
     _result_type = RobustResult
-    _takes_gaps = True
+    _takes_gaps = _computes_there = True
 
     def __init__(
         self,
@@ -334,37 +337,45 @@ class RobustPCA(PooledEstimator):
         V = np.zeros((n, self.n_components_))
         L, S = (np.zeros((n, d)) for _ in range(2)) if parts else (np.zeros((0, d)), np.zeros((0, d)))
 
-        def explain(part: tuple[slice, Array, Mask | None]) -> None:
+        def explain(part: tuple[slice, Any, Any]) -> None:
             where, M, observed = part
-            V[where], fitted, errors = self._explain(M, observed)
+            scores, fitted, errors = self._explain(M, observed)
+            V[where] = to_numpy(scores)
             if parts:
-                R = (M - fitted) * errors
+                R = to_numpy(kept_where(M - fitted, errors))
                 S[where] = (R if self._rho is None else soft(R, self.threshold_)) * self.scale_
-                L[where] = fitted * self.scale_ + self._origin
+                L[where] = to_numpy(fitted) * self.scale_ + self._origin
 
+        entries = blocks_there(X, self._origin, self.scale_)
+        if is_elsewhere(X):
+            for part in entries:
+                explain(part)
+            return V, L, S
         threads = max(1, min(os.cpu_count() or 1, -(-n * d // PART_ENTRIES)))  # none are started for one part
         with limited_blas(1), threads_for_rows(threads):  # products are small: BLAS's own threads would wait and spin
-            for _ in side_by_side(explain, finer(blocks(X, self._origin, self.scale_), PART_ENTRIES)):
+            for _ in side_by_side(explain, finer(entries, PART_ENTRIES)):
                 pass
         return V, L, S
 
-    def _explain(self, M: Array, observed: Mask | None) -> tuple[Array, Array, Mask]:
-        """Scores of a block, its low-rank part from the origin, and where its errors are."""
-        Z = np.ascontiguousarray(self.components_.T, dtype=np.float64)
+    def _explain(self, M: Any, observed: Any) -> tuple[Any, Any, Any]:
+        """Scores of a block, its low-rank part from the origin, and where its errors are; all of them where the block lies."""
+        Z = there(np.ascontiguousarray(self.components_.T, dtype=np.float64), M)
         V, wrong = remove_errors(M, observed, Z, START * self.entry_size_, self.threshold_)
         if self._rho is None:
             return V, V @ Z.T, wrong
-        U = self._factor
+        U = there(self._factor, M)
         V = solve(M, observed, U, scores(V @ Z.T, U, self._rho), self.threshold_, self._rho)  # from near the end: steps are short
         fitted = V @ U.T
-        wrong = np.abs(M - fitted) > self.threshold_
-        return (fitted - (self.mean_ - self._origin) / self.scale_) @ Z, fitted, wrong if observed is None else wrong & observed
+        wrong = abs(M - fitted) > self.threshold_
+        away = there((self.mean_ - self._origin) / self.scale_, M)
+        return (fitted - away) @ Z, fitted, wrong if observed is None else wrong & observed
 
     def _error_share(self, X: Any) -> float:
         wrong = seen = 0
-        for _, M, observed in blocks(X, self._origin, self.scale_):
-            wrong += int(np.count_nonzero(self._explain(M, observed)[2]))
-            seen += M.size if observed is None else int(np.count_nonzero(observed))
+        for _, M, observed in blocks_there(X, self._origin, self.scale_):
+            count = namespace(M).count_nonzero
+            wrong += int(count(self._explain(M, observed)[2]))
+            seen += prod(M.shape) if observed is None else int(count(observed))
         return wrong / max(seen, 1)
 
     def __sklearn_tags__(self) -> Any:

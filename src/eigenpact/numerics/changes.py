@@ -15,6 +15,8 @@ import scipy.sparse
 
 from ..errors import InputError, InputTypeError
 from .columns import with_zeros
+from .either import cut_back, there
+from .elsewhere import is_elsewhere, namespace
 from .holes import filled
 from .kinds import kind
 from .linalg import Array
@@ -25,11 +27,14 @@ MOST_COPIES = 2.0
 """Of an allele, in one person."""
 
 
-@kind("fill", sparse=True, fills=True, tells=lambda _: "missing entries filled in", values="d")
+@kind("fill", sparse=True, fills=True, there=True, tells=lambda _: "missing entries filled in", values="d")
 def fill(X: Any, arrays: Mapping[str, Array]) -> Any:
     """Values (d,) where entries are missing (NaN); of sparse rows none is: what they do not store is zero."""
     if scipy.sparse.issparse(X):
         return X
+    if is_elsewhere(X):
+        xp = namespace(X)
+        return xp.where(xp.isnan(X), xp.astype(there(arrays["values"], X), X.dtype), X)
     return np.where(np.isnan(X), arrays["values"].astype(X.dtype), X)
 
 
@@ -112,7 +117,7 @@ def _scale_told(arrays: Arrays) -> str:
     return "columns centred and scaled" + (f", cut at {limit:g}" if limit else "")
 
 
-@kind("scale", sparse=True, tells=_scale_told, centre="d", scale="d", limit="", zeros="")
+@kind("scale", sparse=True, there=True, tells=_scale_told, centre="d", scale="d", limit="", zeros="")
 def scale(X: Any, arrays: Arrays) -> Any:
     """(x - centre) / scale, cut to [-limit, limit] unless that is 0.
 
@@ -129,6 +134,10 @@ def scale(X: Any, arrays: Arrays) -> Any:
         of = X.indices
         data = _cut((X.data - centre[of]) / divisor[of], limit) - origin[of]
         return _sparse_like(X, data)
+    if is_elsewhere(X):
+        xp = namespace(X)
+        Y = (xp.astype(X, xp.float64) - there(centre, X)) / there(divisor, X)
+        return xp.astype((cut_back(Y, limit) if limit else Y) - there(origin, X), X.dtype)
     Y = _cut((np.asarray(X, dtype=np.float64) - centre) / divisor, limit)
     return _like(X, Y - origin if stays else Y)
 

@@ -28,6 +28,8 @@ class Kind:
         Which columns are zero in all rows afterwards; None where no column is taken out.
     fills : bool
         Whether no entry is missing (NaN) afterwards.
+    there : bool
+        Whether it changes rows of another array library where they lie.
     """
 
     change: Change
@@ -36,6 +38,7 @@ class Kind:
     tells: Callable[[Mapping[str, Array]], str]
     drops: Callable[[Mapping[str, Array]], Any] | None
     fills: bool = False
+    there: bool = False
 
 
 KINDS: dict[str, Kind] = {}
@@ -48,12 +51,13 @@ def kind(
     tells: Callable[[Mapping[str, Array]], str] | None = None,
     drops: Callable[[Mapping[str, Array]], Any] | None = None,
     fills: bool = False,
+    there: bool = False,
     **axes: str,
 ) -> Callable[[Change], Change]:
     """Mark a function as what steps of this kind do; see :class:`Kind`."""
 
     def register(change: Change) -> Change:
-        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops, fills)
+        KINDS[name] = Kind(change, axes, sparse, tells or (lambda _: name), drops, fills, there)
         return change
 
     return register

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .elsewhere import to_numpy
+from .either import there
+from .elsewhere import is_elsewhere, namespace, to_numpy
 from .error_free import two_product, two_sum
 from .linalg import Array
 from .rows import Rows
@@ -41,32 +42,40 @@ def column_pairs(X: Any, *, holes: bool = False) -> tuple[Array, Array]:
     rows = Rows(X)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it leaves
         sums, squares = np.zeros((rows.d, 2)), np.zeros((rows.d, 2))
-        for begin, part, columns in _entries(rows):
+        for begin, part, columns in _entries(rows, weighted=weights is not None):
             own = None if weights is None else weights[begin : begin + part.shape[0]]
             if columns is not None:
                 own = None if own is None else np.repeat(own, np.diff(part.indptr))
                 first, second = _of_block(part.data.astype(np.float64), part.shape[0], rows.d, columns, own)
             else:
-                filled = np.where(np.isnan(part), 0.0, part) if holes else part
-                first, second = _of_block(filled, len(filled), rows.d, None, None if own is None else own[:, None])
+                xp = namespace(part)
+                filled = xp.where(xp.isnan(part), 0.0, part) if holes else part
+                first, second = _of_block(filled, int(filled.shape[0]), rows.d, None, None if own is None else own[:, None])
             sums, squares = add(sums, first), add(squares, second)
     return sums, squares
 
 
-def _entries(rows: Rows) -> Iterator[tuple[int, Any, Any]]:
-    """Rows a few at a time: the number of the first, the rows, and the columns of what is stored if they are sparse."""
+def _entries(rows: Rows, *, weighted: bool) -> Iterator[tuple[int, Any, Any]]:
+    """Rows a few at a time: the number of the first, the rows, and the columns of what is stored if they are sparse.
+
+    Another library's stay where they are, unless they are ``weighted``.
+    """
     if rows.sparse:
         yield from ((first, part.X, part.X.indices) for first, part in rows._parts())
         return
     first = 0
     for block in rows._blocks(small=True):
+        if is_elsewhere(block) and not weighted:
+            yield first, block, None
+            first += int(block.shape[0])
+            continue
         some, step = to_numpy(block), max(1, AT_ONCE // max(1, rows.d))
         for begin in range(0, len(some), step):
             yield first + begin, some[begin : begin + step], None
         first += len(some)
 
 
-def _of_block(entries: Array, n: int, d: int, columns: Any, weights: Array | None = None) -> tuple[Array, Array]:
+def _of_block(entries: Any, n: int, d: int, columns: Any, weights: Array | None = None) -> tuple[Array, Array]:
     """Of dense rows (n x d), or of sparse entries with their ``columns``: sums, and sums of squares, as pairs."""
     if weights is None:
         squares, left = two_product(entries, entries)
@@ -78,11 +87,13 @@ def _of_block(entries: Array, n: int, d: int, columns: Any, weights: Array | Non
     return sums, add(exact_sums(squares, n, d, columns), exact_sums(left + rest * entries, n, d, columns))
 
 
-def exact_sums(entries: Array, n: int, d: int, columns: Any = None) -> Array:
+def exact_sums(entries: Any, n: int, d: int, columns: Any = None) -> Array:
     """Sums by column, of at most n entries each, as pairs (d, 2)."""
     total, rest = np.zeros((d, 2)), entries
     for _ in range(PASSES):
-        if columns is None:
+        if is_elsewhere(rest):
+            largest = to_numpy(namespace(rest).max(abs(rest), axis=0))
+        elif columns is None:
             largest = np.maximum(rest.max(axis=0, initial=0.0), -rest.min(axis=0, initial=0.0))
         else:
             largest = np.zeros(d)
@@ -92,11 +103,11 @@ def exact_sums(entries: Array, n: int, d: int, columns: Any = None) -> Array:
         if not largest.any():
             break
         above = np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1] + int(np.ceil(np.log2(n + 2)))), 0.0)
-        above = above if columns is None else above[columns]
+        above = there(above, rest) if columns is None else above[columns]
         head = above + rest
         head -= above
         rest = rest - head
-        sums = head.sum(axis=0) if columns is None else np.bincount(columns, weights=head, minlength=d)
+        sums = to_numpy(namespace(head).sum(head, axis=0)) if columns is None else np.bincount(columns, weights=head, minlength=d)
         total = add(total, np.stack([sums, np.zeros(d)], axis=-1))
     return total
 

@@ -17,11 +17,14 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from .directions import new_directions
+from .elsewhere import is_elsewhere
 from .holes import Mask, scores_with_holes
+from .holes_there import expected_scatter_there, likelihood_there
 from .linalg import Array, fix_signs
 
 LEAST_CURVATURE = 0.05
@@ -79,7 +82,7 @@ class Likelihood:
         return Likelihood(self.W + other.W, self.mean + other.mean, self.value + other.value, self.squares + other.squares)
 
 
-def likelihood(Y: Array, seen: Mask, W: Array, noise: float) -> Likelihood:
+def likelihood(Y: Any, seen: Any, W: Array, noise: float) -> Likelihood:
     """Of rows Y (n x d, deviations from the mean) of which the entries ``seen`` (n x d) count.
 
     >>> Y, W = np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[1.0], [1.0]])
@@ -88,6 +91,8 @@ def likelihood(Y: Array, seen: Mask, W: Array, noise: float) -> Likelihood:
     >>> bool(np.isclose(likelihood(Y, np.ones((2, 2), bool), W, 0.5).value, whole))
     True
     """
+    if is_elsewhere(Y):
+        return Likelihood(*likelihood_there(Y, seen, W, noise))
     (n, d), k = Y.shape, W.shape[1]
     Y = np.where(seen, Y, 0.0)
     found = scores_with_holes(Y, seen, W, noise)
@@ -139,11 +144,13 @@ def row_likelihoods(Y: Array, seen: Mask, W: Array, noise: float) -> Array:
     return np.asarray(-0.5 * (entries * np.log(2 * np.pi) + (entries - W.shape[1]) * np.log(noise) + distances))
 
 
-def expected_scatter_action(Y: Array, seen: Mask, W: Array, noise: float, B: Array) -> Array:
+def expected_scatter_action(Y: Any, seen: Any, W: Array, noise: float, B: Array) -> Array:
     """The scatter that the model expects of whole rows, given what is seen of them, times B (d x b).
 
     That is Y^^T Y^ B, with Y^ the filled rows, and for each row s (I + W_m M^-1 W_m^T) B on what is missing.
     """
+    if is_elsewhere(Y):
+        return expected_scatter_there(Y, seen, W, noise, B)
     (n, d), k, b = Y.shape, W.shape[1], B.shape[1]
     found = scores_with_holes(Y, seen, W, noise)
     filled = np.where(seen, Y, found.means @ W.T)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, InputTypeError
 from . import changes  # noqa: F401  # which registers what is there
+from .elsewhere import is_elsewhere, namespace
 from .kinds import KINDS as KINDS
 from .linalg import Array
+from .rows import DEVICE_BLOCK_BYTES, block_rows
 from .sources import ChangedRows, RowSource, as_rows, is_on_disk
 from .weighted import Weighted
 
@@ -56,8 +58,23 @@ class Step:
         check_dense_enough(X, self.kind)
         if isinstance(X := as_rows(X), RowSource):
             return ChangedRows(X, self.apply)
+        if is_elsewhere(X):
+            return self._apply_there(X)
         check_preparable(X)
         return KINDS[self.kind].change(X, self.arrays)
+
+    def _apply_there(self, X: Any) -> Any:
+        """Changed rows of another library, where they lie: some at a time, for numbers in between take more memory."""
+        if not KINDS[self.kind].there:
+            raise InputTypeError(
+                f"rows of type {type(X).__name__} cannot be prepared by {self.kind!r} where they lie; give numpy's"
+            )
+        changed, (n, d) = namespace(X).empty_like(X), (int(size) for size in X.shape)
+        step = block_rows(d, DEVICE_BLOCK_BYTES)
+        for first in range(0, n, step):
+            where = slice(first, min(first + step, n))
+            changed[where, :] = KINDS[self.kind].change(X[where, :], self.arrays)
+        return changed
 
     def __str__(self) -> str:
         return KINDS[self.kind].tells(self.arrays)
@@ -70,10 +87,10 @@ def check_dense_enough(X: Any, kind: str) -> None:
 
 
 def check_preparable(X: Any) -> None:
-    """Refuse rows of another array library, such as a GPU's, and those with weights, which nothing here is found by."""
+    """Refuse rows with weights, which nothing here is found by, and what are no rows."""
     if isinstance(X, Weighted):
         raise InputTypeError("rows with weights cannot be prepared; prepare them before, or leave the weights out")
-    if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray | RowSource) or is_on_disk(X)):
+    if not (scipy.sparse.issparse(X) or isinstance(X, np.ndarray | RowSource) or is_on_disk(X) or is_elsewhere(X)):
         raise InputTypeError(f"rows of type {type(X).__name__} cannot be prepared; give a numpy array or a sparse matrix")
 
 

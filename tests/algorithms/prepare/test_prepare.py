@@ -96,10 +96,16 @@ def test_the_other_flavour_is_scanpys_too():
     assert np.array_equal(pca.preparation_[1].arrays["kept"], cells.var["highly_variable"].to_numpy())
 
 
-def test_rows_of_another_array_library_are_refused():
+def test_rows_of_torch_are_prepared():
     torch = pytest.importorskip("torch")
-    with pytest.raises(InputTypeError, match="rows of type Tensor cannot be prepared; give a numpy array"):
-        ep.FederatedPCA(2, prepare=[ep.prepare.Scale()]).fit({"A": torch.ones((5, 3)), "B": torch.eye(3)})
+    rng = np.random.default_rng(0)
+    sites = {"A": rng.normal(size=(30, 4)) * [1, 10, 2, 5], "B": rng.normal(size=(20, 4)) + 3}
+    sites["A"][2, 1] = np.nan
+    one, other = (
+        ep.FederatedPCA(2, missing="mean", prepare=[ep.prepare.Scale()], random_state=0).fit(rows)
+        for rows in (sites, {name: torch.asarray(X) for name, X in sites.items()})
+    )
+    np.testing.assert_allclose(other.components_, one.components_, rtol=0, atol=1e-10)
 
 
 def test_dispersions_are_scanpys_where_bins_hold_one_feature_or_none_that_varies():

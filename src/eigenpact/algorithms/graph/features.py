@@ -43,7 +43,9 @@ import numpy as np
 import scipy.sparse
 
 from ...errors import InputError
-from ...numerics.kernels import Kernel, landmark_kernel
+from ...numerics.elsewhere import is_elsewhere, namespace, to_numpy
+from ...numerics.kernels import Kernel
+from ...numerics.kernels_there import landmark_kernel_there, random_features_there
 from ...numerics.linalg import Array
 from ...numerics.sources import RowSource
 from ...runtime import Local, Reply, Site, local
@@ -66,13 +68,16 @@ FEWEST_ROWS = 5
 @local(takes={"kernel": "c", "count": "", "seed": "", "fewest": ""}, keeps=("features", NOW))
 def map_randomly(site: Site, kernel: Any, count: Any, seed: Any, fewest: Any) -> Reply:
     """Random features of the node's rows."""
-    return _begin(site, Kernel.unpacked(kernel).random_features(dense(site.X), int(count), int(seed), exact=False), int(fewest))
+    given, X = Kernel.unpacked(kernel), dense_there(site.X)
+    if is_elsewhere(X):
+        return _begin(site, random_features_there(given, X, int(count), int(seed)), int(fewest))
+    return _begin(site, given.random_features(X, int(count), int(seed), exact=False), int(fewest))
 
 
 @local(takes={"kernel": "c", "landmarks": "m d", "fewest": ""}, keeps=("features", NOW, METRIC))
 def map_to_landmarks(site: Site, kernel: Any, landmarks: Any, fewest: Any) -> Reply:
     """The kernel between the node's rows and landmarks; Nystrom features are that times the metric."""
-    K, root = landmark_kernel(Kernel.unpacked(kernel), dense(site.X), landmarks)
+    K, root = landmark_kernel_there(Kernel.unpacked(kernel), dense_there(site.X), landmarks)
     begun = _begin(site, K, int(fewest))
     return Reply(keep={**begun.keep, METRIC: root})
 
@@ -80,22 +85,29 @@ def map_to_landmarks(site: Site, kernel: Any, landmarks: Any, fewest: Any) -> Re
 @local(takes={"fewest": ""}, keeps=("features", NOW))
 def take_rows(site: Site, fewest: Any) -> Reply:
     """The rows themselves."""
-    return _begin(site, dense(site.X), int(fewest))
+    return _begin(site, dense_there(site.X), int(fewest))
 
 
-def _begin(site: Site, F: Array, fewest: int) -> Reply:
+def _begin(site: Site, F: Any, fewest: int) -> Reply:
     """Keep features (n_j x m); put their sums and number forward to be averaged."""
-    if len(F) < fewest and site.neighbours:
+    rows = F.shape[0]
+    if rows < fewest and site.neighbours:
         raise InputError(
-            f"it has {len(F)} rows, fewer than min_rows={fewest}, and sums over so few would show its neighbours nearly the rows "
+            f"it has {rows} rows, fewer than min_rows={fewest}, and sums over so few would show its neighbours nearly the rows "
             "themselves; join it with another node, or lower the method's min_rows if neighbours may see them"
         )
-    return Reply(keep={"features": F, NOW: np.append(F.sum(axis=0, dtype=np.float64), len(F))[:, None]})
+    sums = to_numpy(namespace(F).sum(F, axis=0, dtype=namespace(F).float64))
+    return Reply(keep={"features": F, NOW: np.append(sums, rows)[:, None]})
+
+
+def dense_there(X: Any) -> Any:
+    """Rows as a table in double precision, of another library where they are."""
+    return namespace(X).astype(X, namespace(X).float64) if is_elsewhere(X) else dense(X)
 
 
 def dense(X: Any) -> Array:
-    """Rows as a float64 table."""
-    X = X[:] if isinstance(X, RowSource) else X
+    """Rows as a float64 table of numpy."""
+    X = X[:] if isinstance(X, RowSource) else to_numpy(X) if is_elsewhere(X) else X
     return np.asarray(X.toarray() if scipy.sparse.issparse(X) else X, dtype=np.float64)
 
 

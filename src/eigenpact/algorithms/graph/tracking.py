@@ -46,6 +46,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...numerics.either import there
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.linalg import fix_signs, q_factor, random_orthonormal, top_eigenpairs
 from ...runtime import Local, Max, Progress, Reply, Site, local
 from ..method import Part
@@ -67,18 +69,20 @@ def centre_features(site: Site, center: Any) -> Reply:
     """Subtract the mean feature (m), known since the last average; put the trace of A_j and n_j forward for the next."""
     sums, count = site.kept[NOW][:-1, 0], site.kept[NOW][-1, 0]
     mean = sums / count if center else np.zeros(len(sums))
-    F = site.kept["features"] - mean
-    return Reply(keep={"features": F, "mean": mean, NOW: np.array([[np.sum(F * F)], [float(len(F))]])})
+    F = site.kept["features"]
+    F = F - there(mean, F)
+    square = float(namespace(F).sum(F * F))
+    return Reply(keep={"features": F, "mean": mean, NOW: np.array([[square], [float(F.shape[0])]])})
 
 
 @local(takes={"b": "", "seed": ""}, reads=("features", NOW), keeps=("trace", "rows", "Z", "AZ", NOW))
 def begin(site: Site, b: Any, seed: Any) -> Reply:  # line 1
     """Begin with the same random basis everywhere."""
     F = site.kept["features"]
-    if np.any(F) and not 1 / LARGEST_TRACE < site.kept[NOW][0, 0] < LARGEST_TRACE:
+    if bool(namespace(F).any(F)) and not 1 / LARGEST_TRACE < site.kept[NOW][0, 0] < LARGEST_TRACE:
         raise InputError("the squares of the values underflow or overflow; give the data in other units, nearer to 1")
     Z = random_orthonormal(F.shape[1], int(b), int(seed))
-    AZ = F.T @ (F @ Z)
+    AZ = to_numpy(F.T @ (F @ there(Z, F)))
     trace, rows = site.kept[NOW][:, 0]
     return Reply(keep={"trace": trace, "rows": rows, "Z": Z, "AZ": AZ, NOW: AZ})
 
@@ -96,7 +100,7 @@ def advance(site: Site, k: Any) -> Reply:  # lines 4, 5, 6
     trace = float(site.kept["trace"])
     residual = float(np.linalg.norm(S @ V - (Z @ V) * values)) / trace if trace > 0 else 0.0
     Q = q_factor(S)
-    AQ = F.T @ (F @ Q)
+    AQ = to_numpy(F.T @ (F @ there(Q, F)))
     found = {"components": fix_signs(Z @ V), "eigenvalues": np.maximum(values, 0.0), "residual": residual}
     return Reply(send=residual, keep=found | {"Z": Q, "AZ": AQ, NOW: S + AQ - site.kept["AZ"]})
 

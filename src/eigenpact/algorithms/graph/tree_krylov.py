@@ -55,6 +55,8 @@ import numpy as np
 
 from ...errors import InputError
 from ...numerics.certificate import certify
+from ...numerics.either import action_there
+from ...numerics.elsewhere import is_elsewhere
 from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, fix_signs, random_orthonormal
 from ...numerics.rows import block_rows
@@ -104,12 +106,15 @@ def next_product(site: Site) -> Reply:  # line 3
     return Reply(keep={NOW: _product(site.kept["features"], site.kept["centre"], site.kept[NOW][:-FACTS])})
 
 
-def _product(F: Array, centre: Array, B: Array) -> Array:
+def _product(F: Any, centre: Array, B: Array) -> Array:
     """(F - 1 mu^T)^T (F - 1 mu^T) B (m x b), in one pass over the features, without a centred copy.
 
     They are rounded to the digits of F, of length 1 or so, already; subtracting mu from products loses no more than that did.
     Features of single precision are those of the problem: they are multiplied as they are, in double precision.
     """
+    if is_elsewhere(F):
+        G, sums = action_there(F, B, centre @ B)
+        return np.asarray(G - np.outer(centre, sums))
     rows, width = _tile(*B.shape)
     if len(F) <= rows and width == len(B):  # many small nodes: one tile each
         F = F.astype(np.float64, copy=False)

@@ -61,6 +61,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...numerics.either import there
 from ...numerics.linalg import Array
 from ...numerics.ppca import Frame, Likelihood, Model, likelihood
 from ...runtime import Progress, Site, Sum, local
@@ -94,8 +95,9 @@ def observed_likelihood(site: Site, W: Array, mean: Array, noise: Array) -> Any:
     """Gradients by W and by the mean, times the noise; the log-likelihood; and expected squares of the noise."""
     d, k = W.shape
     found = Likelihood(np.zeros((d, k)), np.zeros(d), 0.0, 0.0)
+    m = there(mean, site.X)
     for Y, seen in holed_rows(site, k):
-        found = found + likelihood(Y - mean, seen, W, float(noise))
+        found = found + likelihood(Y - m, seen, W, float(noise))
     return found.W, found.mean, np.float64(found.value), np.float64(found.squares)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...numerics.certificate import Behind, Certificate, certify
 from ...numerics.directions import new_directions
+from ...numerics.either import there
 from ...numerics.krylov_space import KrylovSpace, Ritz
 from ...numerics.linalg import Array, orthonormalize
 from ...numerics.metrics import largest_sine
@@ -45,9 +46,9 @@ LOST = 0.5
 )
 def expected_action(site: Site, W: Array, mean: Array, noise: Array, B: Array) -> Array:
     """The scatter about the mean that the model expects of the site's whole rows, times B."""
-    G = np.zeros(B.shape)
+    G, m = np.zeros(B.shape), there(mean, site.X)
     for Y, seen in holed_rows(site, max(W.shape[1], B.shape[1])):
-        G += expected_scatter_action(Y - mean, seen, W, float(noise), B)
+        G += expected_scatter_action(Y - m, seen, W, float(noise), B)
     return G
 
 

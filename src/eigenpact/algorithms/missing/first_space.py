@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...numerics.either import there
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.ppca import Frame
@@ -35,10 +37,10 @@ LEAST_NOISE, ABOVE = 0.02, 1.5
 @local(takes={"Z": "d m"}, sends={"G": "d m"}, reads=("mean", "scale", DROPPED), holes=True)
 def observed_action(site: Site, Z: Array) -> Array:
     """Y_i^T (Y_i Z) with zeros in place of missing entries."""
-    G = np.zeros(Z.shape)
+    G, Z_there = np.zeros(Z.shape), there(Z, site.X)
     for Y, seen in holed_rows(site, 1):
-        whole = np.where(seen, Y, 0.0)
-        G += whole.T @ (whole @ Z)
+        whole = namespace(Y).where(seen, Y, 0.0)
+        G += to_numpy(whole.T @ (whole @ Z_there))
     return G
 
 
@@ -71,12 +73,12 @@ class FirstSpace:
 
 async def first_space(setup: ObservedSetup, k: int, start: Array | None) -> FirstSpace:
     """Grow the space from a random block, and from ``start`` (d x k) if given, for a few rounds."""
-    d, there = setup.n_features, setup.seen > 0
-    shares = np.where(there, setup.seen / setup.n_samples, 1.0)[:, None]
+    d, has = setup.n_features, setup.seen > 0
+    shares = np.where(has, setup.seen / setup.n_samples, 1.0)[:, None]
     diagonal = (1 - shares) * shares * setup.variances[:, None]
-    omega = random_orthonormal(d, min(k + OVERSAMPLING, int(there.sum())), setup.seed)
-    omega = orthonormalize(np.where(there[:, None], omega, 0.0))
-    B = omega if start is None else orthonormalize(np.concatenate([start, omega], axis=1)[:, : int(there.sum())])
+    omega = random_orthonormal(d, min(k + OVERSAMPLING, int(has.sum())), setup.seed)
+    omega = orthonormalize(np.where(has[:, None], omega, 0.0))
+    B = omega if start is None else orthonormalize(np.concatenate([start, omega], axis=1)[:, : int(has.sum())])
     space, rounds = KrylovSpace.empty(d), 0
     while B.shape[1] and rounds < min(ROUNDS, max(1, setup.max_rounds - 1)):  # line 1
         product = await Sum(observed_action, np.ascontiguousarray(B / shares))

@@ -24,8 +24,11 @@ import numpy as np
 import scipy.sparse
 
 from ...errors import InputError
-from ...numerics.holes import Mask, blocks_of
+from ...numerics.either import there
+from ...numerics.elsewhere import is_elsewhere, namespace, to_numpy
+from ...numerics.holes import blocks_of
 from ...numerics.linalg import Array
+from ...numerics.rows import DEVICE_BLOCK_BYTES, block_rows
 from ...runtime import Local, Reply, Site, Sum, local
 from ...runtime.rare import DROPPED
 from ..method import Part
@@ -49,9 +52,9 @@ def sum_observed(site: Site) -> Any:
     n, d = site.X.shape
     seen, sums = np.zeros(d, dtype=np.int64), np.zeros(d)
     for X, here in observed(site.X):
-        count = here.sum(axis=0)
-        centre = np.where(here, X, 0.0).sum(axis=0) / np.maximum(1, count)
-        sums += count * centre + np.where(here, X - centre, 0.0).sum(axis=0)  # which gives back what a long sum loses
+        count = _counts(here)
+        centre = _sums(X, here) / np.maximum(1, count)
+        sums += count * centre + _sums(X - there(centre, X), here)  # which gives back what a long sum loses
         seen += count
     return np.int64(1), np.int64(str(site.X.dtype).endswith("float32")), np.int64(n), seen, sums
 
@@ -67,10 +70,10 @@ def sum_observed(site: Site) -> Any:
 def spread_observed(site: Site, mean: Array) -> Any:
     """By feature, squared deviations from the mean of entries that are there; and what the site's own means have of them all."""
     d = int(site.X.shape[1])
-    squares, sums, seen = np.zeros(d), np.zeros(d), np.zeros(d)
+    squares, sums, seen, m = np.zeros(d), np.zeros(d), np.zeros(d), there(mean, site.X)
     for X, here in observed(site.X):
-        Y = np.where(here, X - mean, 0.0)
-        squares, sums, seen = squares + (Y * Y).sum(axis=0), sums + Y.sum(axis=0), seen + here.sum(axis=0)
+        Y = X - m
+        squares, sums, seen = squares + _sums(Y * Y, here), sums + _sums(Y, here), seen + _counts(here)
     return squares, np.float64(np.minimum(sums**2 / np.maximum(1.0, seen), squares).sum())
 
 
@@ -87,11 +90,32 @@ def keep_observed_centre(site: Site, mean: Array, scale: Array) -> Reply:  # noq
     return Reply(keep={"mean": mean, "scale": scale})
 
 
-def observed(X: Any, dropped: Any = None, k: int = 1) -> Iterator[tuple[Array, Mask]]:
+def _sums(Y: Any, here: Any) -> Array:
+    """Sums of the columns (d,) of the entries that are there."""
+    xp = namespace(Y)
+    return to_numpy(xp.sum(xp.where(here, Y, 0.0), axis=0))
+
+
+def _counts(here: Any) -> Any:
+    """How many entries of each column (d,) are there."""
+    return to_numpy(namespace(here).count_nonzero(here, axis=0))
+
+
+def observed(X: Any, dropped: Any = None, k: int = 1) -> Iterator[tuple[Any, Any]]:
     """Rows (n x d) a block at a time, in double precision, and which entries are there; none of columns that were dropped.
 
     Blocks are small enough for a k x k matrix a row.  Entries that a sparse matrix does not store are zeros, not missing.
+    Rows of another library stay where they are, and blocks are larger.
     """
+    if is_elsewhere(X):
+        xp, (n, d) = namespace(X), (int(size) for size in X.shape)
+        kept = np.ones(d, dtype=np.bool_)
+        kept[np.zeros(0, dtype=np.intp) if dropped is None else np.asarray(dropped)] = False
+        mask, step = there(kept, X), block_rows(max(d, k * k), DEVICE_BLOCK_BYTES)
+        for first in range(0, n, step):
+            part = xp.astype(X[first : min(first + step, n), :], xp.float64)
+            yield part, ~xp.isnan(part) & mask
+        return
     for where in blocks_of(int(X.shape[0]), int(X.shape[1]), k):
         block = X[where]
         rows = np.asarray(block.toarray() if scipy.sparse.issparse(block) else block, dtype=np.float64)
@@ -101,10 +125,11 @@ def observed(X: Any, dropped: Any = None, k: int = 1) -> Iterator[tuple[Array, M
         yield rows, seen
 
 
-def holed_rows(site: Site, k: int) -> Iterator[tuple[Array, Mask]]:
+def holed_rows(site: Site, k: int) -> Iterator[tuple[Any, Any]]:
     """The site's rows about the agreed centre, in the agreed scale, and which entries are there, a block at a time."""
+    mean, scale = (there(site.kept[name], site.X) for name in ("mean", "scale"))
     for X, seen in observed(site.X, site.kept.get(DROPPED), k):
-        yield (X - site.kept["mean"]) / site.kept["scale"], seen
+        yield (X - mean) / scale, seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...numerics.blocks import blocks
+from ...numerics.blocks import blocks_there
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.linalg import Array
 from ...numerics.pairs import column_pairs, deviations
 from ...numerics.preparation import check_preparable
@@ -87,8 +88,9 @@ def own_moments(X: Any, least: int) -> tuple[NDArray[np.int64], Array, Array]:
     n, d = (int(size) for size in X.shape)
     observed = np.full(d, n)
     if not (scipy.sparse.issparse(X) or getattr(X, "sparse", False)):
-        for where, _, seen in blocks(X, None, None):
-            observed += 0 if seen is None else seen.sum(axis=0) - (where.stop - where.start)
+        for where, _, seen in blocks_there(X, None, None):
+            if seen is not None:
+                observed += to_numpy(namespace(seen).count_nonzero(seen, axis=0)).astype(np.int64) - (where.stop - where.start)
     if np.all(observed == n):
         own, within = own_mean(X)
         mean = own.sum(axis=0)
@@ -101,13 +103,17 @@ def own_moments(X: Any, least: int) -> tuple[NDArray[np.int64], Array, Array]:
 def _with_holes(X: Any, observed: NDArray[np.int64]) -> tuple[Array, Array]:
     """Means (d,) and squares about them (d,) of what is there, in two passes."""
     d, count = len(observed), np.maximum(observed, 1)
-    mean = sum((M.sum(axis=0) for _, M, _ in blocks(X, None, None)), np.zeros(d)) / count
+    mean = sum((_sums(M) for _, M, _ in blocks_there(X, None, None)), np.zeros(d)) / count
     left, squares = np.zeros(d), np.zeros(d)
-    for _, M, _ in blocks(X, mean, None):  # holes are zero in M
-        left += M.sum(axis=0)
-        squares += (M * M).sum(axis=0)
+    for _, M, _ in blocks_there(X, mean, None):  # holes are zero in M
+        left += _sums(M)
+        squares += _sums(M * M)
     left /= count
     return mean + left, np.maximum(squares - observed * left**2, 0.0)
+
+
+def _sums(M: Any) -> Array:
+    return to_numpy(namespace(M).sum(M, axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,6 +95,11 @@ class Scale:
         '"standard".',
     )
 
+    @property
+    def computes_there(self) -> bool:
+        """Whether rows of another array library stay where they lie."""
+        return self.by != "iqr"
+
     def __post_init__(self) -> None:
         check_choice("by", self.by, By)
         if self.max_value is not None:

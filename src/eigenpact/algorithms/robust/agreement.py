@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError
-from ...numerics.blocks import blocks
+from ...numerics.blocks import blocks_there
+from ...numerics.elsewhere import is_elsewhere, namespace, to_numpy
 from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, Sum, local
 from ..medians import (
@@ -45,12 +46,13 @@ from ..medians import (
     many,
     medians,
     part_of,
+    parts_there,
     shift_of,
     untold_of,
     values_of,
 )
 from ..method import Part
-from .entries import MEDIANS, entries_of
+from .entries import MEDIANS, entries_there
 from .thresholds import NORMAL_MEDIAN
 
 Center = Literal["pooled", False]
@@ -73,8 +75,8 @@ SINGLE_ROUNDING = 16.0
 def count_observed(site: Site) -> Any:
     """One (to count the sites), one if the rows are single precision, number of rows, and observed entries by feature."""
     observed = np.zeros(site.X.shape[1], dtype=np.int64)
-    for where, _, seen in blocks(site.X, None, None):
-        observed += where.stop - where.start if seen is None else seen.sum(axis=0)
+    for where, _, seen in blocks_there(site.X, None, None):
+        observed += where.stop - where.start if seen is None else to_numpy(namespace(seen).count_nonzero(seen, axis=0))
     single = str(site.X.dtype).endswith("float32")
     return np.int64(1), np.int64(single), np.int64(site.X.shape[0]), observed
 
@@ -94,7 +96,12 @@ def count_sizes(site: Site, prefix: Any, step: Any) -> Reply:
     shift = shift_of(int(step))
     first, zero = np.uint64(prefix[0]) << np.uint64(DIGITS), SIGN >> shift
     counts = np.zeros(PARTS + 1, dtype=np.int64)  # and those that begin otherwise
-    for _, M, _ in entries_of(site):  # missing entries are zero there
+    for _, M, _ in entries_there(site):  # missing entries are zero there
+        if is_elsewhere(M):
+            xp, sizes = namespace(M), abs(M)
+            sizes = xp.where(sizes == 0.0, xp.nan, sizes)
+            counts[:PARTS] += parts_there(sizes, np.broadcast_to(prefix, (M.shape[1],)), int(step)).sum(axis=0)
+            continue
         zeros = M.size - int(np.count_nonzero(M))
         parts = np.abs(M, out=M).view(np.uint64)
         parts |= SIGN  # the keys of numbers that are not negative

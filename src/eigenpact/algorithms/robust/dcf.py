@@ -46,13 +46,15 @@ References
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.blocks import Mask
+from ...numerics.either import cut_back, full, kept_where, length, ridge_solution, spectral_norm, there, zeros
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal
 from ...numerics.metrics import mean_sine
 from ...runtime import Progress, Reply, Site, Sum, local
@@ -61,7 +63,7 @@ from ..parameters import check_positive, check_whole
 from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, check_many, entries_of
+from .entries import MEDIANS, check_many, entries_there, trusted
 from .solution import RobustSolution, Soft, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -83,22 +85,23 @@ CHUNK, MOST_CHUNKS, AT_REST = 10, 100, 1e-10
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
     """Lines 3 and 4; ``weights`` are lambda, rho and rho / n, and a ``scaled`` eta is divided by the curvature at this site."""
     lam, rho, rho_n = weights.tolist()
-    n, ridge = site.X.shape[0], rho_n * site.X.shape[0]
-    V = np.array(site.kept["V"]) if "V" in site.kept else None
+    X, n, ridge = site.X, site.X.shape[0], rho_n * site.X.shape[0]
+    V = site.kept.get("V")
     objective = None
     for _ in range(int(K)):
-        V_new, descent, value = np.zeros((n, U.shape[1])), np.zeros_like(U), 0.0
-        for where, M, observed in entries_of(site):
-            M /= unit
-            first = scores(np.clip(M, -START, START), U, rho) if V is None else V[where]
-            V_i, E, objective_i = minimize(M, observed, U, first, lam, rho, int(sweeps))
-            V_new[where] = V_i
+        V_new, descent, value = zeros((n, U.shape[1]), X), zeros(U.shape, X), 0.0
+        U_there = there(U, X)
+        for where, M, observed in entries_there(site):
+            M /= float(unit)
+            first = scores(cut_back(M, START), U_there, rho) if V is None else V[where, :]
+            V_i, E, objective_i = minimize(M, observed, U_there, first, lam, rho, int(sweeps))
+            V_new[where, :] = V_i
             descent += E.T @ V_i
             value += objective_i
         V = V_new
         objective = value + 0.5 * ridge * float(np.sum(U * U)) if objective is None else objective
-        curvature = float(np.linalg.norm(V, 2)) ** 2 + ridge if bool(scaled) else 1.0
-        U = U + float(eta) / max(curvature, np.finfo(float).tiny) * (descent - ridge * U)  # (8)
+        curvature = spectral_norm(V) ** 2 + ridge if bool(scaled) else 1.0
+        U = U + float(eta) / max(curvature, np.finfo(float).tiny) * (to_numpy(descent) - ridge * U)  # (8)
     return Reply((U, np.float64(objective or 0.0)), keep={"V": V})
 
 
@@ -111,48 +114,45 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
 )
 def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
     """Line 6, for the rows in units of ``unit``."""
-    d, k = U.shape
-    B, by_feature, counts = np.zeros((k + 1, k + 1)), np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, M, observed in entries_of(site):
-        V = site.kept["V"][where]
-        R = M / unit - V @ U.T
-        W = np.abs(R) <= tau if observed is None else (np.abs(R) <= tau) & observed
-        V_1 = np.column_stack([V, np.ones(len(V))])
+    (d, k), X, tau = U.shape, site.X, float(tau)
+    B, U_there = zeros((k + 1, k + 1), X), there(U, X)
+    by_feature, counts = np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
+    for where, M, observed in entries_there(site):
+        xp, V = namespace(M), site.kept["V"][where, :]
+        R = M / float(unit) - V @ U_there.T
+        W = trusted(R, observed, tau)
+        V_1 = xp.concat([V, full((V.shape[0], 1), 1.0, V)], axis=1)
         B += V_1.T @ V_1
-        by_feature += W.sum(axis=0)
-        counts += tally(R * W, W.size - int(np.count_nonzero(W)), float(tau))
+        here = to_numpy(xp.count_nonzero(W, axis=0)).astype(np.int64)
+        by_feature += here
+        counts += tally(kept_where(R, W), prod(W.shape) - int(here.sum()), tau)
     check_many(by_feature, site.min_rows)
-    return B, by_feature, counts
+    return to_numpy(B), by_feature, counts
 
 
-def scores(M: Array, U: Array, ridge: float) -> Array:
+def scores(M: Any, U: Any, ridge: float) -> Any:
     """The ridge regression scores M U (U^T U + ridge I)^-1 (n x k), (15)."""
-    gram = U.T @ U
-    gram[np.diag_indices_from(gram)] += ridge
-    return np.asarray(scipy.linalg.solve(gram, (M @ U).T, assume_a="pos", check_finite=False).T)
+    return ridge_solution(U.T @ U, (M @ U).T, ridge).T
 
 
-def minimize(
-    M: Array, observed: Mask | None, U: Array, V: Array, lam: float, rho: float, sweeps: int
-) -> tuple[Array, Array, float]:
+def minimize(M: Any, observed: Any, U: Any, V: Any, lam: float, rho: float, sweeps: int) -> tuple[Any, Any, float]:
     """(7) for rows M (n x d) from scores V (n x k): new scores, what S leaves of the residual (n x d), and the value of (10)."""
     for sweep in range(sweeps + 1):
         R = M - V @ U.T
-        E = np.clip(R, -lam, lam)  # M - U V^T - S, by (16)
-        if observed is not None:
-            E *= observed
-            R *= observed
+        E = kept_where(cut_back(R, lam), observed)  # M - U V^T - S, by (16)
+        R = kept_where(R, observed)
         if sweep < sweeps:
             V = scores(V @ U.T + E, U, rho)
-    value = 0.5 * float(np.sum(E * E)) + lam * float(np.sum(np.abs(R - E))) + 0.5 * rho * float(np.sum(V * V))
+    total = namespace(M).sum
+    value = 0.5 * float(total(E * E)) + lam * float(total(abs(R - E))) + 0.5 * rho * float(total(V * V))
     return V, E, value
 
 
-def solve(M: Array, observed: Mask | None, U: Array, V: Array, lam: float, rho: float) -> Array:
+def solve(M: Any, observed: Any, U: Any, V: Any, lam: float, rho: float) -> Any:
     """The V (n x k) at which (7) is least for rows M (n x d), from scores V; U V^T is then the paper's L_i."""
     for _ in range(MOST_CHUNKS):
         V_prev, (V, _, _) = V, minimize(M, observed, U, V, lam, rho, CHUNK)
-        if np.linalg.norm(V - V_prev) <= AT_REST * np.linalg.norm(V):
+        if length(V - V_prev) <= AT_REST * length(V):
             break
     return V
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...numerics.either import by_rows, there
 from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Progress, Site, Sum, local
 from ..method import Part
@@ -38,7 +39,8 @@ SPARSE = 2.0
 @local(takes={"axis": "k", "norm": ""}, sends={"counts": "160"}, reads=("V",), bound="count")
 def score_sizes(site: Site, axis: Array, norm: Any) -> NDArray[np.int64]:
     """The scores along an axis, counted by size, down from the norm of those of all sites."""
-    return tally(np.ascontiguousarray(site.kept["V"] @ axis)[:, None], 0, float(norm))
+    V = site.kept["V"]
+    return tally(by_rows(V @ there(axis, V))[:, None], 0, float(norm))
 
 
 async def doubt_about(U: Array, B: Array, axes: Array, trusted: NDArray[Any], setup: RobustSetup, rounds: int) -> tuple[int, str]:

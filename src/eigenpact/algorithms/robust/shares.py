@@ -6,14 +6,17 @@ bad, so it is asked for only with ``tell_shares=True``.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ...numerics.either import there
+from ...numerics.elsewhere import namespace
 from ...numerics.linalg import Array
 from ...runtime import Gather, Site, local
 from ..method import Part
-from .entries import MEDIANS, entries_of, remove_errors
+from .entries import MEDIANS, entries_there, remove_errors
 
 
 @local(
@@ -26,11 +29,13 @@ from .entries import MEDIANS, entries_of, remove_errors
 def count_errors(site: Site, U: Array, shift: Array, thresholds: Array) -> Any:
     """How many of the site's observed entries are errors, by thresholds that shrink from the first to the second."""
     wrong = observed = 0
-    for _, M, seen in entries_of(site):
-        M -= shift
-        _, errors = remove_errors(M, seen, U, float(thresholds[0]), float(thresholds[1]))
-        wrong += int(np.count_nonzero(errors))
-        observed += M.size if seen is None else int(np.count_nonzero(seen))
+    U_there, m = there(U, site.X), there(shift, site.X)
+    for _, M, seen in entries_there(site):
+        M -= m
+        _, errors = remove_errors(M, seen, U_there, float(thresholds[0]), float(thresholds[1]))
+        count = namespace(M).count_nonzero
+        wrong += int(count(errors))
+        observed += prod(M.shape) if seen is None else int(count(seen))
     return np.int64(wrong), np.int64(observed)
 
 

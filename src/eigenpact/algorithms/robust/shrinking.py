@@ -66,11 +66,14 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...numerics.either import cut_back, full, kept_where, rows_where, take, there, with_rows, zeros
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.linalg import Array, orthonormalize, polar_factor, random_orthonormal, top_eigenpairs
 from ...numerics.metrics import mean_sine
 from ...runtime import Local, Progress, Reply, Site, Sum, local
@@ -79,7 +82,7 @@ from ..solution import State
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, check_many, check_not_all_cut, entries_of, fit_scores, trusted, typical_sizes
+from .entries import MEDIANS, check_many, check_not_all_cut, entries_there, fit_scores, trusted, typical_sizes
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -126,57 +129,59 @@ STEP = {"U": "orthonormal", "shift": "centre", "tau": "threshold"}
 )
 def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Lines 3 and 4."""
-    d, k = U.shape
-    V = np.array(site.kept["V"]) if "V" in site.kept else np.zeros((site.X.shape[0], k))
-    G, B = np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
+    (d, k), X, tau = U.shape, site.X, float(tau)
+    V = 1.0 * site.kept["V"] if "V" in site.kept else zeros((X.shape[0], k), X)
+    G, B = zeros((d, k + 1), X), zeros((k + 1, k + 1), X)
     by_feature, counts = np.zeros(d, dtype=np.int64), np.zeros(LEVELS, dtype=np.int64)
-    for where, R, observed in entries_of(site):
-        R -= shift
-        R -= V[where] @ U.T
-        V[where], R = fit_scores(R, trusted(R, observed, tau), U, V[where], STEPS)
-        W = trusted(R, observed, tau).astype(np.float64)
+    U_there, m = there(U, X), there(shift, X)
+    for where, R, observed in entries_there(site):
+        xp = namespace(R)
+        R -= m
+        R -= V[where, :] @ U_there.T
+        V_here, R = fit_scores(R, trusted(R, observed, tau), U_there, V[where, :], STEPS)
+        V[where, :] = V_here
+        W = xp.astype(trusted(R, observed, tau), xp.float64)
         R *= W
-        V_1 = np.column_stack([V[where], np.ones(len(R))])
+        V_1 = xp.concat([V_here, full((R.shape[0], 1), 1.0, R)], axis=1)
         G += (V_1.T @ R).T
         B += V_1.T @ V_1
-        here = (V_1[:, -1] @ W).astype(np.int64)  # sums of ones are exact, and products quicker than counting
+        here = to_numpy(V_1[:, -1] @ W).astype(np.int64)  # sums of ones are exact, and products quicker than counting
         by_feature += here
-        counts += tally(R, W.size - int(here.sum()), float(tau))
+        counts += tally(R, prod(W.shape) - int(here.sum()), tau)
     check_many(by_feature, site.min_rows)
-    return Reply((G, B, by_feature, counts), keep={"V": V})
+    return Reply((to_numpy(G), to_numpy(B), by_feature, counts), keep={"V": V})
 
 
 @local(takes={"U": "d k", "shift": "d", "tau": ""}, sends={"G": "d k+1", "B": "k+1 k+1"}, reads=MEDIANS, keeps=("V",), means=STEP)
 def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
-    d, k = U.shape
-    V, G, B = np.zeros((site.X.shape[0], k)), np.zeros((d, k + 1)), np.zeros((k + 1, k + 1))
-    inside = np.zeros(d, dtype=np.int64)
-    for where, M, observed in entries_of(site):
-        M -= shift
-        factor = np.maximum(1.0, START * typical_sizes(M, observed) / (tau or 1.0))  # 0 where no entry differs from its median
-        whole = M.copy()
-        M /= factor
-        inside += np.sum(np.abs(M) <= tau, axis=0)
-        np.clip(M, -tau, tau, out=M)
+    (d, k), X, tau = U.shape, site.X, float(tau)
+    V, G, B = zeros((X.shape[0], k), X), zeros((d, k + 1), X), zeros((k + 1, k + 1), X)
+    inside, U_there, m = np.zeros(d, dtype=np.int64), there(U, X), there(shift, X)
+    for where, whole, observed in entries_there(site):
+        xp = namespace(whole)
+        whole -= m
+        factor = START * typical_sizes(whole, observed) / (tau or 1.0)  # tau is 0 where no entry differs from its median
+        factor = xp.where(factor > 1.0, factor, 1.0)
+        M = whole / factor
+        inside += to_numpy(xp.count_nonzero(abs(M) <= tau, axis=0)).astype(np.int64)
+        M = cut_back(M, tau, into=M)
         if observed is None:
-            scores = M @ U
-            R = M - scores @ U.T
+            scores = M @ U_there
+            R = M - scores @ U_there.T
         else:
-            scores, R = fit_scores(M, observed, U, np.zeros((len(M), k)), STEPS)
-            R *= observed
-        V_1 = np.column_stack([scores, 1.0 / factor])
+            scores, R = fit_scores(M, observed, U_there, zeros((M.shape[0], k), M), STEPS)
+            R = kept_where(R, observed)
+        V_1 = xp.concat([scores, 1.0 / factor], axis=1)
         G += (V_1.T @ R).T
         B += V_1.T @ V_1
-        large = np.flatnonzero(factor[:, 0] > 1)
-        seen, of_large = None if observed is None else observed[large], scores[large]
-        explained = [
-            np.count_nonzero(trusted(whole[large] - V_j @ U.T, seen, tau), axis=1) for V_j in (of_large * factor[large], of_large)
-        ]
-        scores[large] *= np.where(explained[0] >= explained[1], factor[large, 0], 1.0)[:, None]
-        V[where] = scores
+        large = rows_where(factor[:, 0] > 1)
+        seen, left, of_large, by = (take(array, large) for array in (observed, whole, scores, factor))
+        explained = [xp.count_nonzero(trusted(left - V_j @ U_there.T, seen, tau), axis=1) for V_j in (of_large * by, of_large)]
+        of_large = of_large * xp.where((explained[0] >= explained[1])[:, None], by, 1.0)
+        V[where, :] = with_rows(scores, large, of_large)
     check_not_all_cut(inside, site.min_rows)
-    return Reply((G, B), keep={"V": V})
+    return Reply((to_numpy(G), to_numpy(B)), keep={"V": V})
 
 
 @local(
@@ -188,26 +193,26 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
 )
 def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Reply:
     """Line 8: what the scores on U leave, cut back to [-tau, tau], times itself times N."""
-    q = U.shape[1]
-    V, G = np.zeros((site.X.shape[0], q + N.shape[1])), np.zeros_like(N)
+    q, X, tau = U.shape[1], site.X, float(tau)
+    V, G = zeros((X.shape[0], q + N.shape[1]), X), zeros(N.shape, X)
     V[:, :q] = site.kept["V"][:, :q]
     inside = np.zeros(len(N), dtype=np.int64)
-    for where, M, observed in entries_of(site):
-        R = M - shift - V[where, :q] @ U.T
-        inside += np.sum(np.abs(R) <= tau, axis=0)
-        np.clip(R, -tau, tau, out=R)
-        if observed is not None:
-            R *= observed
-        V[where, q:] = R @ N
+    U_there, N_there, m = (there(a, X) for a in (U, N, shift))
+    for where, M, observed in entries_there(site):
+        R = M - m - V[where, :q] @ U_there.T
+        inside += to_numpy(namespace(R).count_nonzero(abs(R) <= tau, axis=0)).astype(np.int64)
+        R = kept_where(cut_back(R, tau, into=R), observed)
+        V[where, q:] = R @ N_there
         G += R.T @ V[where, q:]
     check_not_all_cut(inside, site.min_rows)
-    return Reply(G, keep={"V": V})
+    return Reply(to_numpy(G), keep={"V": V})
 
 
 @local(takes={"rotation": "p k"}, reads=("V",), keeps=("V",), means={"rotation": "orthonormal"})
 def turn_scores(site: Site, rotation: Array) -> Reply:
     """Lines 7 and 9: scores in the rotated and cut basis."""
-    return Reply(keep={"V": site.kept["V"] @ rotation})
+    V = site.kept["V"]
+    return Reply(keep={"V": V @ there(rotation, V)})
 
 
 @method(

@@ -17,11 +17,13 @@ fifty, lost up to six digits at r = .15 n, s = .2; one in a thousand lost none, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numerics.linalg import Array
+from ...numerics.counting import counts_between
+from ...numerics.elsewhere import is_elsewhere
 
 START = 3.0
 """The first threshold, and the last one in dense noise, in robust standard deviations."""
@@ -45,13 +47,20 @@ SETTLED = 12.0
 """A threshold within so many deviations has arrived at the noise."""
 
 
-def tally(E: Array, wrong: int, threshold: float) -> NDArray[np.int64]:
-    """Counts (LEVELS,) of the trusted residuals by size; E (n x d) is 0 at the ``wrong`` entries that are not trusted."""
-    levels = (np.abs(E).view(np.uint64) >> SHIFT).view(np.int64)
-    of_level = np.bincount(levels.reshape(-1), minlength=ALL_LEVELS)
+def tally(E: Any, wrong: int, threshold: float) -> NDArray[np.int64]:
+    """Counts (LEVELS,) of the trusted residuals by size; E (n x d) is 0 at the ``wrong`` entries that are not trusted.
+
+    Residuals of another library are counted where they lie.
+    """
     below = _level(threshold) - LEVELS + 1  # levels up to here are the lowest one, those beyond the threshold's the highest
     counts = np.zeros(LEVELS, dtype=np.int64)
     first, last = max(below + 1, 0), below + LEVELS - 1
+    if is_elsewhere(E):
+        found = counts_between(abs(E), np.array([_edge(level) for level in range(first, last + 1)]))
+        counts[first - below :], counts[0] = found[1:], found[0] - wrong
+        return counts
+    levels = (np.abs(E).view(np.uint64) >> SHIFT).view(np.int64)
+    of_level = np.bincount(levels.reshape(-1), minlength=ALL_LEVELS)
     counts[first - below : -1] = of_level[first:last]
     counts[0], counts[-1] = of_level[:first].sum() - wrong, of_level[last:].sum()
     return counts

@@ -44,6 +44,7 @@ class GraphEstimator(SiteEstimator):
     solver: Any
     center: bool
     max_iterations: int | None
+    _computes_there = True
     _result_type: type[Result] = GraphResult
 
     def _check_parameters(self) -> None:
