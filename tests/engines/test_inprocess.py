@@ -171,6 +171,50 @@ def test_at_most_two_replies_per_thread_are_held(threads):
     assert all(name.startswith("eigenpact-site") for name in held["threads"])
 
 
+@local()
+def brief(site: Site):
+    """Takes less than a thread is worth, and more than a hand-over, as the test sets them."""
+    time.sleep(0.005)
+    with guard:
+        ran.append((site.name, threading.current_thread().name))
+    return ()
+
+
+ran: list[tuple[str, str]] = []
+
+
+@pytest.mark.parametrize("kind", ["local", "gather"])
+def test_a_thread_takes_several_sites_that_reply_nothing_at_a_time(kind, monkeypatch):
+    """Where one site takes too little for a thread of its own.  Replies would be held, so they are made one after the other."""
+    monkeypatch.setattr(inprocess, "THREADS_PAY", 0.05)
+    monkeypatch.setattr(inprocess, "TOGETHER", 0.001)
+    servers = {f"{i:02}": SiteServer(f"{i:02}", np.zeros((1, 4))) for i in range(24)}
+    with InProcessConnection(servers, 2) as connection:
+        for step in (1, 2):
+            ran.clear()
+            request = Request("run", 0, step, kind, brief.name, ())
+            names = [response.site for response in connection.call(request, dict.fromkeys(servers, step - 1))]
+            assert names == sorted(servers)
+            assert sorted(name for name, _ in ran) == names
+            threaded = {thread for _, thread in ran} - {threading.current_thread().name}
+            assert bool(threaded) == (kind == "local" and step == 2)
+
+
+def test_nodes_in_threads_give_the_bits_of_one_after_the_other(monkeypatch):
+    rows = np.random.default_rng(3).normal(size=(7, 30, 4)) * [5, 2, 1, 1]
+    nodes = {f"s{i}": table for i, table in enumerate(rows)}
+    monkeypatch.setattr(InProcessConnection, "_at_a_time", lambda self, _request, names: 2 * (self._threads > 1 < len(names)))
+    fits = [
+        ep.GraphKernelPCA(1, gamma=0.01, solver=solver, random_state=0, engine=InProcess(threads=threads)).fit(nodes)
+        for solver in ("random-features", "projection-consensus")
+        for threads in (1, 3)
+    ]
+    for serial, threaded in (fits[:2], fits[2:]):
+        assert serial.ledger_ == threaded.ledger_
+        for node, table in nodes.items():
+            np.testing.assert_array_equal(serial.transform(table, site=node), threaded.transform(table, site=node))
+
+
 def test_one_after_the_other_holds_one_reply():
     servers = {f"{i:02}": SiteServer(f"{i:02}", np.full((1, 4), float(i))) for i in range(20)}
     held.update(now=0, most=0, threads=set())

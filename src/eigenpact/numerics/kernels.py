@@ -98,27 +98,24 @@ class Kernel:
         """Features (n x 2 count) of rows X (n x d) by these frequencies, in double precision; if not ``exact``, in single
         precision where that will do.
 
-        Single precision will do if its rounding errors, at their worst, are a quarter of what inner products of features are off
-        by from the kernel anyway, as a share of how far angles spread; and if the product is large enough to take longer in
-        double precision.  Far from zero it may do once what all rows share, the angles of their mean, was made in double
-        precision and taken out.
+        It will do if its rounding errors, at their worst, are a quarter of what inner products of features are off by from the
+        kernel anyway, as a share of how far angles spread; and if the product is large enough to take longer in double precision.
+        Far from zero what all rows share, the angles of their mean, is made in double precision.
         """
         frequencies, (n, d) = self.frequencies(X.shape[1], count, seed), X.shape
         if exact or self.name != "rbf" or X.size * count < WORTH_ROUNDING:
             return random_features(X, frequencies)
         rounded, longest = _rounded_frequencies(self.name, self.gamma, d, count, seed)
 
-        def will_do(squares: Array, shared: float) -> bool:
-            """For rows of these squares, of which those of what they share are a part."""
+        def will_do(rows: Array, shared: float) -> bool:
+            squares = np.einsum("ij,ij->i", rows, rows)
             error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
             spread = float(np.sqrt(2 * self.gamma * max(0.0, float(squares.sum()) / n - shared)))
             return 4 * error * np.sqrt(2 * count) < min(1.0, spread)
 
-        centre = X.mean(axis=0)
-        if will_do(np.einsum("ij,ij->i", X, X), float(np.einsum("i,i", centre, centre))):
+        if will_do(X, float(np.einsum("i,i", centre := X.mean(axis=0), centre))):
             return random_features(X, rounded)
-        Y = X - centre
-        if not will_do(np.einsum("ij,ij->i", Y, Y), 0.0):
+        if not will_do(Y := X - centre, 0.0):
             return random_features(X, frequencies)
         shared = np.remainder(frequencies @ centre + np.pi, 2 * np.pi) - np.pi
         return random_features(Y, rounded, shared)
