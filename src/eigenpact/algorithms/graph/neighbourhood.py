@@ -44,8 +44,9 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.kernels import Kernel, MeanFeatures
+from ...numerics.kernels import Kernel
 from ...numerics.linalg import Array
+from ...numerics.mean_features import MeanFeatures
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .features import dense
