@@ -111,7 +111,7 @@ class Kernel:
             squares = np.einsum("ij,ij->i", rows, rows)
             error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
             spread = float(np.sqrt(2 * self.gamma * max(0.0, float(squares.sum()) / n - shared)))
-            return 4 * error * np.sqrt(2 * count) < min(1.0, spread)
+            return bool(4 * error * np.sqrt(2 * count) < min(1.0, spread))
 
         if will_do(X, float(np.einsum("i,i", centre := X.mean(axis=0), centre))):
             return random_features(X, rounded)

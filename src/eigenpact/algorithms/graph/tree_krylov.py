@@ -116,10 +116,10 @@ def _product(F: NDArray[np.floating[Any]], centre: Array, B: Array) -> Array:
     rows, width = _tile(*B.shape, double)
     if double and len(F) <= rows and width == len(B):  # many small nodes: one tile each
         T = F @ B - centre @ B
-        return np.asarray(F.T @ T - np.outer(centre, T.sum(axis=0)))
+        return np.asarray(F.T @ T - centre[:, None] * np.add.reduce(T, axis=0))
     parts = (F[first : first + rows] for first in range(0, len(F), rows)) if double else _in_double(F, rows)
     G, sums = action(parts, B, centre @ B, width)
-    return np.asarray(G - np.outer(centre, sums))
+    return np.asarray(G - centre[:, None] * sums)
 
 
 def _in_double(F: NDArray[np.floating[Any]], rows: int) -> Iterator[Array]:
