@@ -30,24 +30,27 @@ class MeanFeatures:
     count: int
     seed: int
 
-    def __call__(self, X: Array) -> tuple[Array, int]:
-        """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part."""
+    def __call__(self, X: Array, *, exact_angles: bool = True) -> tuple[Array, int]:
+        """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part.
+
+        If not ``exact_angles``, random features are made in single precision where that will do.
+        """
         root = self._root
         exact = self.exact(X)
         if not self.count:
             return exact, exact.shape[1]
-        seen, base = self._beyond(X), self._beyond(self.basis)
+        seen, base = self._beyond(X, exact_angles), self._beyond(self.basis)
         both = np.empty((len(X), exact.shape[1] + seen.shape[1]))
         both[:, : exact.shape[1]], beyond = exact, both[:, exact.shape[1] :]
         np.subtract(seen, exact @ (root @ base), out=beyond)
         return both, exact.shape[1]
 
-    def _beyond(self, X: Array) -> Array:
+    def _beyond(self, X: Array, exact_angles: bool = True) -> Array:
         """Random features of rows about the first of the basis: angles are then as exact as differences between rows are."""
         X = X - self.basis[0]
         if len(X) == 1 and not X.any():
             return np.repeat([[1 / np.sqrt(self.count), 0.0]], self.count, axis=1)  # cosines and sines of 0
-        return self.kernel.random_features(X, self.count, self.seed)
+        return self.kernel.random_features(X, self.count, self.seed, exact=exact_angles)
 
     def exact(self, X: Array) -> Array:
         """The exact part of them (n x l)."""
