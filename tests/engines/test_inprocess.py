@@ -173,31 +173,27 @@ def test_at_most_two_replies_per_thread_are_held(threads):
 
 @local()
 def brief(site: Site):
-    """Takes less than a thread is worth, and more than a hand-over, as the test sets them."""
-    time.sleep(0.005)
+    """Notes who ran it, and in which thread."""
     with guard:
         ran.append((site.name, threading.current_thread().name))
-    return ()
 
 
 ran: list[tuple[str, str]] = []
 
 
-@pytest.mark.parametrize("kind", ["local", "gather"])
-def test_a_thread_takes_several_sites_that_reply_nothing_at_a_time(kind, monkeypatch):
-    """Where one site takes too little for a thread of its own.  Replies would be held, so they are made one after the other."""
-    monkeypatch.setattr(inprocess, "THREADS_PAY", 0.05)
-    monkeypatch.setattr(inprocess, "TOGETHER", 0.001)
+@pytest.mark.parametrize(("kind", "milliseconds", "at_a_time"), [("local", 0.5, 3), ("local", 0.1, 0), ("gather", 0.5, 0)])
+def test_a_thread_takes_several_sites_at_a_time(kind, milliseconds, at_a_time):
+    """Where one needs less than pays and nothing is replied: replies would be held, and what is very brief does not pay."""
     servers = {f"{i:02}": SiteServer(f"{i:02}", np.zeros((1, 4))) for i in range(24)}
+    request, names = Request("run", 0, 1, kind, brief.name, ()), sorted(servers)
     with InProcessConnection(servers, 2) as connection:
-        for step in (1, 2):
+        connection._seconds[brief.name] = dict.fromkeys(names, milliseconds / 1000)
+        assert connection._at_a_time(request, names) == at_a_time
+        if at_a_time:
             ran.clear()
-            request = Request("run", 0, step, kind, brief.name, ())
-            names = [response.site for response in connection.call(request, dict.fromkeys(servers, step - 1))]
-            assert names == sorted(servers)
+            assert [response.site for response in connection.call(request, dict.fromkeys(names, 0))] == names
             assert sorted(name for name, _ in ran) == names
-            threaded = {thread for _, thread in ran} - {threading.current_thread().name}
-            assert bool(threaded) == (kind == "local" and step == 2)
+            assert all(thread.startswith("eigenpact-site") for _, thread in ran)
 
 
 def test_nodes_in_threads_give_the_bits_of_one_after_the_other(monkeypatch):
