@@ -171,6 +171,46 @@ def test_at_most_two_replies_per_thread_are_held(threads):
     assert all(name.startswith("eigenpact-site") for name in held["threads"])
 
 
+@local()
+def brief(site: Site):
+    """Notes who ran it, and in which thread."""
+    with guard:
+        ran.append((site.name, threading.current_thread().name))
+
+
+ran: list[tuple[str, str]] = []
+
+
+@pytest.mark.parametrize(("kind", "milliseconds", "at_a_time"), [("local", 0.5, 3), ("local", 0.1, 0), ("gather", 0.5, 0)])
+def test_a_thread_takes_several_sites_at_a_time(kind, milliseconds, at_a_time):
+    """Where one needs less than pays and nothing is replied: replies would be held, and what is very brief does not pay."""
+    servers = {f"{i:02}": SiteServer(f"{i:02}", np.zeros((1, 4))) for i in range(24)}
+    request, names = Request("run", 0, 1, kind, brief.name, ()), sorted(servers)
+    with InProcessConnection(servers, 2) as connection:
+        connection._seconds[brief.name] = dict.fromkeys(names, milliseconds / 1000)
+        assert connection._at_a_time(request, names) == at_a_time
+        if at_a_time:
+            ran.clear()
+            assert [response.site for response in connection.call(request, dict.fromkeys(names, 0))] == names
+            assert sorted(name for name, _ in ran) == names
+            assert all(thread.startswith("eigenpact-site") for _, thread in ran)
+
+
+def test_nodes_in_threads_give_the_bits_of_one_after_the_other(monkeypatch):
+    rows = np.random.default_rng(3).normal(size=(7, 30, 4)) * [5, 2, 1, 1]
+    nodes = {f"s{i}": table for i, table in enumerate(rows)}
+    monkeypatch.setattr(InProcessConnection, "_at_a_time", lambda self, _request, names: 2 * (self._threads > 1 < len(names)))
+    fits = [
+        ep.GraphKernelPCA(1, gamma=0.01, solver=solver, random_state=0, engine=InProcess(threads=threads)).fit(nodes)
+        for solver in ("random-features", "projection-consensus")
+        for threads in (1, 3)
+    ]
+    for serial, threaded in (fits[:2], fits[2:]):
+        assert serial.ledger_ == threaded.ledger_
+        for node, table in nodes.items():
+            np.testing.assert_array_equal(serial.transform(table, site=node), threaded.transform(table, site=node))
+
+
 def test_one_after_the_other_holds_one_reply():
     servers = {f"{i:02}": SiteServer(f"{i:02}", np.full((1, 4), float(i))) for i in range(20)}
     held.update(now=0, most=0, threads=set())

@@ -54,12 +54,12 @@ def test_single_precision_where_angles_allow_it() -> None:
     rng, kernel = np.random.default_rng(0), Kernel("rbf", 1 / 600)
     X = rng.uniform(-1, 1, size=(60, 600))
     frequencies = kernel.frequencies(600, 512, 0)
-    for far in (0.0, 1e5):  # what rows share is taken out in double precision
+    for far in (0.0, 1.0, 1e5):  # what rows share is taken out in double precision, where it must be
         found, wanted = kernel.random_features(X + far, 512, 0, exact=False), random_features(X + far, frequencies)
         assert found.dtype == np.float32
         assert 0 < np.abs(found - wanted).max() < 1e-5 / np.sqrt(512)
     one_far = np.concatenate([X, np.full((1, 600), 1e3)])
-    for few_or_apart in (X[:40], one_far, 1e3 * X, 1e-6 * X):
+    for few_or_apart in (X[:40], one_far, 1e3 * X, 1e-6 * X, 1e160 * X):
         found = kernel.random_features(few_or_apart, 512, 0, exact=False)
         np.testing.assert_array_equal(found, random_features(few_or_apart, frequencies))
     np.testing.assert_array_equal(kernel.random_features(X, 512, 0), random_features(X, frequencies))

@@ -7,6 +7,7 @@ per call, so that cores are not fought over and the result does not depend on ho
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -47,6 +48,14 @@ READ_RATE = 1e9
 MAY_TAKE = 10.0
 """A function that a site runs for the first time may take so many times as long as a look at its rows.  Where that would be long
 enough for threads, the other sites do not wait until the first one has shown it."""
+
+
+TOGETHER = 2e-4
+"""Where a site needs less than pays, but more than this, it is mostly arithmetic, which others need not wait for: a thread takes
+several sites before it hands over."""
+
+HANDED_OVER_TOGETHER = frozenset({"local", "consider", "exchange"})
+"""Collectives whose replies are none, or are held until all are there."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,7 @@ class InProcessConnection(Connection):
         self._servers = dict(servers)
         self._cores, self._threads = threads, min(threads, len(self._servers))
         self._pool: ThreadPoolExecutor | None = None
+        self._looks = {name: server.n_entries / READ_RATE for name, server in servers.items()}
         self._received: list[str] = []  # nodes that had messages of the last exchange
         self._seconds: dict[
             str, dict[str, float]
@@ -149,25 +159,37 @@ class InProcessConnection(Connection):
         """Run a request at each named site, in sorted order."""
         names = [name for name in sorted(after) if name in self._servers]
         yield from (Response(name, lost=True, reason="not here") for name in sorted(after) if name not in self._servers)
-        if self._threads > 1 and len(names) > 1 and self._needs(request.function, names) > THREADS_PAY:
-            yield from self._in_threads(request, names, after)
+        if at_a_time := self._at_a_time(request, names):
+            yield from self._in_threads(request, names, after, at_a_time)
             return
         new = request.function not in self._seconds and len(names) * THREADS_PAY < MAY_TAKE * self._reading(names)
         known, taken = self._seconds.setdefault(request.function, {}), 0.0
         known.clear()  # the last time counts; among threads, which wait for one another, the least
         if new and self._threads > 1 and len(names) > 1:  # nobody knows how long it takes: others wait for no longer than pays
-            first = self._started().submit(self._execute, names[0], request, after[names[0]])
+            first = self._started().submit(self._execute_all, names[:1], request, after)
             if not wait([first], timeout=THREADS_PAY).done:
-                yield from self._in_threads(request, names[1:], after, first)
+                yield from self._in_threads(request, names[1:], after, 1, first)
                 return
-            yield first.result()
+            yield from first.result()
             taken, names = known[names[0]], names[1:]
         for done, name in enumerate(names, 1):
             yield self._execute(name, request, after[name])
             taken += known[name]
             if self._threads > 1 and len(names) - done > 1 and taken > THREADS_PAY * len(known):  # more than a look at the rows
-                yield from self._in_threads(request, names[done:], after)
+                yield from self._in_threads(request, names[done:], after, 1)
                 return
+
+    def _at_a_time(self, request: Request, names: list[str]) -> int:
+        """Sites that a thread works on before it hands over their replies; 0 where threads do not pay."""
+        if self._threads == 1 or len(names) < 2:
+            return 0
+        if self._needs(request.function, names) > THREADS_PAY:
+            return 1
+        known = self._seconds.get(request.function, {})
+        taken = sum(known.get(name, 0.0) for name in names)
+        if request.kind not in HANDED_OVER_TOGETHER or taken < max(TOGETHER * len(names), self._threads * THREADS_PAY):
+            return 0
+        return max(1, math.ceil(THREADS_PAY * len(names) / taken), len(names) // (4 * self._threads))
 
     def _needs(self, function: str, names: list[str]) -> float:
         """Seconds that these sites need for a function, each: as they did, or to look at their rows once if that is longer."""
@@ -177,7 +199,7 @@ class InProcessConnection(Connection):
 
     def _reading(self, names: list[str]) -> float:
         """Seconds that a look at all rows of these sites takes."""
-        return sum(self._servers[name].n_entries for name in names) / READ_RATE
+        return sum(map(self._looks.__getitem__, names))
 
     def _started(self) -> ThreadPoolExecutor:
         """The threads for sites."""
@@ -186,20 +208,25 @@ class InProcessConnection(Connection):
         return self._pool
 
     def _in_threads(
-        self, request: Request, names: list[str], after: Mapping[str, int], *begun: Future[Response]
+        self, request: Request, names: list[str], after: Mapping[str, int], at_a_time: int, *begun: Future[list[Response]]
     ) -> Iterator[Response]:
-        """At most two replies per thread are under way, those that were ``begun`` among them, or waiting to be consumed."""
+        """So many sites ``at_a_time`` by each thread; at most twice as many are under way, those that were ``begun`` among them,
+        or waiting to be consumed."""
         pool, under_way = self._started(), deque(begun)
         try:
-            for name in names:
+            for first in range(0, len(names), at_a_time):
                 if len(under_way) == 2 * self._threads:
-                    yield under_way.popleft().result()
-                under_way.append(pool.submit(self._execute, name, request, after[name]))
+                    yield from under_way.popleft().result()
+                under_way.append(pool.submit(self._execute_all, names[first : first + at_a_time], request, after))
             while under_way:
-                yield under_way.popleft().result()
+                yield from under_way.popleft().result()
         finally:
             for future in under_way:
                 future.cancel()
+
+    def _execute_all(self, names: list[str], request: Request, after: Mapping[str, int]) -> list[Response]:
+        """Run a request at some sites, one after the other."""
+        return [self._execute(name, request, after[name]) for name in names]
 
     def _execute(self, name: str, request: Request, after: int) -> Response:
         """Run a request at a site."""

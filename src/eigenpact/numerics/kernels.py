@@ -98,20 +98,24 @@ class Kernel:
         """Features (n x 2 count) of rows X (n x d) by these frequencies, in double precision; if not ``exact``, in single
         precision where that will do.
 
-        What all rows share, the angles of their mean, is made in double precision.  Single precision will do for the rest if its
-        rounding errors, at their worst, are a quarter of what inner products of features are off by from the kernel anyway, as a
-        share of how far angles spread; and if the product is large enough to take longer in double precision.
+        It will do if its rounding errors, at their worst, are a quarter of what inner products of features are off by from the
+        kernel anyway, as a share of how far angles spread; and if the product is large enough to take longer in double precision.
+        Far from zero what all rows share, the angles of their mean, is made in double precision.
         """
         frequencies, (n, d) = self.frequencies(X.shape[1], count, seed), X.shape
         if exact or self.name != "rbf" or X.size * count < WORTH_ROUNDING:
             return random_features(X, frequencies)
-        centre = X.mean(axis=0)
-        Y = X - centre
-        squares = np.einsum("ij,ij->i", Y, Y)
         rounded, longest = _rounded_frequencies(self.name, self.gamma, d, count, seed)
-        error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
-        spread = float(np.sqrt(2 * self.gamma * squares.sum() / n))
-        if not 4 * error * np.sqrt(2 * count) < min(1.0, spread):
+
+        def will_do(rows: Array, shared: float) -> bool:
+            squares = np.einsum("ij,ij->i", rows, rows)
+            error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
+            spread = float(np.sqrt(2 * self.gamma * max(0.0, float(squares.sum()) / n - shared)))
+            return bool(4 * error * np.sqrt(2 * count) < min(1.0, spread))
+
+        if will_do(X, float(np.einsum("i,i", centre := X.mean(axis=0), centre))):
+            return random_features(X, rounded)
+        if not will_do(Y := X - centre, 0.0):
             return random_features(X, frequencies)
         shared = np.remainder(frequencies @ centre + np.pi, 2 * np.pi) - np.pi
         return random_features(Y, rounded, shared)
@@ -238,53 +242,6 @@ def _lasting(table: Any) -> bool:
     return table is None or isinstance(table, bytes)
 
 
-@dataclass(frozen=True, eq=False)
-class MeanFeatures:
-    """Features with which nodes describe the mean of phi over rows.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    basis : (l, d) array
-        Rows B, the same at all nodes: what lies within the span of phi(B) is described exactly.
-    count : int
-        Pairs of random features for what lies beyond; 0 for none.
-    seed : int
-    """
-
-    kernel: Kernel
-    basis: Array
-    count: int
-    seed: int
-
-    def __call__(self, X: Array) -> tuple[Array, int]:
-        """Features (n x m) of rows X (n x d), and how many of them, the first ones, are the exact part."""
-        root = self._root
-        exact = self.exact(X)
-        if not self.count:
-            return exact, exact.shape[1]
-        seen, base = self._beyond(X), self._beyond(self.basis)
-        both = np.empty((len(X), exact.shape[1] + seen.shape[1]))
-        both[:, : exact.shape[1]], beyond = exact, both[:, exact.shape[1] :]
-        np.subtract(seen, exact @ (root @ base), out=beyond)
-        return both, exact.shape[1]
-
-    def _beyond(self, X: Array) -> Array:
-        """Random features of rows about the first of the basis: angles are then as exact as differences between rows are."""
-        X = X - self.basis[0]
-        if len(X) == 1 and not X.any():
-            return np.repeat([[1 / np.sqrt(self.count), 0.0]], self.count, axis=1)  # cosines and sines of 0
-        return self.kernel.random_features(X, self.count, self.seed)
-
-    def exact(self, X: Array) -> Array:
-        """The exact part of them (n x l)."""
-        return self.kernel(X, self.basis) @ self._root
-
-    @functools.cached_property
-    def _root(self) -> Array:
-        return _inverse_root(self.kernel(self.basis, self.basis))
-
-
 def _inverse_factor(K: Array) -> Array:
     """R with R R^T = K^-1 of a kernel matrix: by Cholesky, a tenth of the work, where K is shown to be far from singular.
 
@@ -295,10 +252,10 @@ def _inverse_factor(K: Array) -> Array:
         inverse, failed = dtrtri(lower, lower=1)
         if not failed and np.trace(K) * np.vdot(inverse, inverse) < FAR_FROM_SINGULAR:
             return np.ascontiguousarray(inverse.T)
-    return _inverse_root(K)
+    return inverse_root(K)
 
 
-def _inverse_root(K: Array) -> Array:
+def inverse_root(K: Array) -> Array:
     """K^(-1/2) of a kernel matrix, on the span of its eigenvectors that are not rounding errors."""
     values, vectors = np.linalg.eigh(K)
     kept = values > 1e-10 * values[-1]

@@ -42,7 +42,7 @@ class SeenRows:
     def given(self, kept: Mapping[str, Any]) -> Any:
         """With zeros in the columns that were dropped, and prepared, by what the site keeps."""
         dropped = kept.get(DROPPED)
-        made_by = (dropped, *(arrays for name, arrays in kept.items() if name.startswith(PREFIX)))
+        made_by = (dropped, *[kept[name] for name in kept if name.startswith(PREFIX)])
         if not any(part is not None for part in made_by):
             self._made_by, self._made = (), None
             return self._X

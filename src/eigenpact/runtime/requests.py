@@ -120,6 +120,7 @@ class Requests:
     def exchange(self, request: Request, function: LocalFunction, nodes: Sequence[str]) -> Arrays:
         """Let nodes send to their neighbours; nothing comes back here but what the ledger writes."""
         sizes = function.check_args(request.args, self.n_features)
+        fitting: set[Description] = set()  # forms of messages that were looked at
         for response in self.connection.exchange(request, self._positions(nodes)):
             if response.lost:
                 raise RosterChanged({response.site: response.reason})
@@ -130,10 +131,10 @@ class Requests:
                 arrays = response.messages[neighbour]
                 if arrays is not seen:  # one message for several neighbours has one form
                     seen, description = arrays, describe(arrays)
-                    if description not in alike:
+                    if description not in fitting:
                         function.check_reply(arrays, sizes)
-                        alike[description] = []
-                alike[description].append(neighbour)
+                        fitting.add(description)
+                alike.setdefault(description, []).append(neighbour)
             for description, neighbours in alike.items():
                 self.enter(function, (response.site,), neighbours, description)
         return ()

@@ -344,7 +344,7 @@ class SiteServer:
         try:
             value = function(site, *request.args)
             reply = value if isinstance(value, Reply) else Reply(send=value)
-            undeclared = set(reply.keep) - set(function.keeps)
+            undeclared = reply.keep.keys() - function.keeps
             if undeclared:
                 raise WireError(f"{function.name} keeps {sorted(undeclared)}, declared are {list(function.keeps)}")
             response = self._respond(request, function, reply.send, sizes)

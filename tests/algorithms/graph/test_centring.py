@@ -8,6 +8,7 @@ import pytest
 import eigenpact as ep
 from eigenpact.algorithms.graph import neighbourhood
 from eigenpact.errors import InputError
+from eigenpact.numerics import kernels
 
 
 def dealt(X, nodes=10):
@@ -53,6 +54,25 @@ def test_rows_far_from_zero():
     assert found.min() > 0.99
     near, far = (compared(dealt(NORMAL + shift), gamma=0.01)[0].transform(NORMAL + shift) for shift in (0.0, 1e6))
     np.testing.assert_allclose(far, near, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("gamma", "far"), [(1e-2, 0.0), (1e-2, 1e6), (1e-7, 0.0), (1e-10, 0.0)])
+def test_single_precision_of_what_describes_the_mean_does_not_show(monkeypatch, gamma, far):
+    """Angles of many rows are made in single precision in a fit; scores differ by less than a fit is precise to by far."""
+    X, precisions = NORMAL + far, []
+    made = kernels.random_features
+
+    def noted(rows, frequencies, *shared):
+        precisions.append(frequencies.dtype)
+        return made(rows, frequencies, *shared)
+
+    monkeypatch.setattr(kernels, "random_features", noted)
+    double = compared(dealt(X), gamma=gamma)[0].transform(X)
+    assert np.float32 not in precisions
+    monkeypatch.setattr(kernels, "WORTH_ROUNDING", 0)
+    single = compared(dealt(X), gamma=gamma)[0].transform(X)
+    assert (np.float32 in precisions) == (gamma > 1e-10)  # there angles hardly differ
+    np.testing.assert_allclose(single, double, rtol=0, atol=1e-6 * np.abs(double).max())
 
 
 def test_directions_that_tie_are_not_called_converged():

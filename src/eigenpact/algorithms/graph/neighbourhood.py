@@ -44,8 +44,9 @@ import numpy as np
 import scipy.linalg
 
 from ...errors import InputError
-from ...numerics.kernels import Kernel, MeanFeatures
+from ...numerics.kernels import Kernel
 from ...numerics.linalg import Array
+from ...numerics.mean_features import MeanFeatures
 from ...runtime import Exchange, Local, Max, Reply, Site, local
 from ..method import Part
 from .features import dense
@@ -103,9 +104,10 @@ def sum_features(site: Site, kernel: Any, landmarks: Any, count: Any, seed: Any)
     """
     basis = landmarks if len(landmarks) else (site.kept[NOW][:-1, 0] / site.kept[NOW][-1, 0])[None]
     features = MeanFeatures(Kernel.unpacked(kernel), basis, int(count), int(seed))
-    F, origin = features(site.kept["own table"])[0], features(basis[:1])[0]
-    sums = np.append((F - origin).sum(axis=0), len(F))[:, None]
-    return Reply(keep={"basis": basis, "features": F, "feature sum": F.sum(axis=0), NOW: sums})
+    F, origin = features(site.kept["own table"], exact_angles=False)[0], features(basis[:1])[0][0]
+    apart = np.add.reduce(F - origin, axis=0)
+    sums = np.append(apart, len(F))[:, None]
+    return Reply(keep={"basis": basis, "features": F, "feature sum": apart + len(F) * origin, NOW: sums})
 
 
 @local(sends={"sum": "m"}, reads=("feature sum",))
@@ -139,14 +141,15 @@ def centre_square(site: Site) -> Reply:  # line 5
     """K', and r^T K'^{-1} r: the least square that a vector with these values can have."""
     m = np.concatenate([site.kept["mean values"], *(site.inbox[name][0] for name in site.kept["order"][1:])])
     values, square = site.kept["exact"]
-    K = site.kept["gram"] - values - values[:, None] + square
+    K = site.kept["gram"] - (values - square)
+    K -= values[:, None]
     spread = 1.0 - square  # the mean of K'(x, x) over all nodes' rows, because K(x, x) = 1
     if spread < ALIKE:
         raise InputError(
             f"all rows look alike to this kernel (their features differ by {max(spread, 0.0):.0e} of their square); raise gamma, "
             "or give features in smaller units"
         )
-    K += NUGGET * spread * np.eye(len(m))
+    K.flat[:: len(m) + 1] += NUGGET * spread
     return Reply(send=SLACK * square_in(K, m - values), keep={"gram": K, "mean values": m})
 
 
@@ -155,7 +158,8 @@ def centre_gram(site: Site, square: Any) -> Reply:  # line 6
     """K' - r 1^T - 1 r^T + R."""
     values, exact = site.kept["exact"]
     r = site.kept["mean values"] - values
-    gram = site.kept["gram"] - r - r[:, None] + float(square)
+    gram = site.kept["gram"] - (r - float(square))
+    gram -= r[:, None]
     return Reply(keep={"gram": gram, "centre square": exact + float(square)})
 
 
@@ -187,7 +191,9 @@ def centre_alone(site: Site) -> Reply:
 def square_in(gram: Array, values: Array) -> float:
     """values^T gram^{-1} values: the least square of a vector with these inner products with the rows of a Gram matrix."""
     scale = float(np.trace(gram)) / len(gram)
-    lower = scipy.linalg.cholesky(gram + JITTER * scale * np.eye(len(gram)), lower=True, check_finite=False)
+    jittered = gram.copy()
+    jittered.flat[:: len(gram) + 1] += JITTER * scale
+    lower = scipy.linalg.cholesky(jittered, lower=True, check_finite=False)
     half = scipy.linalg.solve_triangular(lower, values, lower=True, check_finite=False)
     return float(half @ half)
 

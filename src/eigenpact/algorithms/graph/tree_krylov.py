@@ -47,11 +47,13 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...numerics.certificate import certify
@@ -60,7 +62,7 @@ from ...numerics.elsewhere import is_elsewhere
 from ...numerics.krylov_space import KrylovSpace
 from ...numerics.linalg import Array, fix_signs, random_orthonormal
 from ...numerics.rows import block_rows
-from ...numerics.tiles import action, tile
+from ...numerics.tiles import CACHED, LEAST, UNPACKED, action, tile
 from ...runtime import Agreed, Local, Progress, Reply, Site, local
 from ..method import Part
 from .gossip import NOW
@@ -115,20 +117,35 @@ def _product(F: Any, centre: Array, B: Array) -> Array:
     if is_elsewhere(F):
         G, sums = action_there(F, B, centre @ B)
         return np.asarray(G - np.outer(centre, sums))
-    rows, width = _tile(*B.shape)
-    if len(F) <= rows and width == len(B):  # many small nodes: one tile each
-        F = F.astype(np.float64, copy=False)
+    double = F.dtype == np.float64
+    rows, width = _tile(*B.shape, double)
+    if double and len(F) <= rows and width == len(B):  # many small nodes: one tile each
         T = F @ B - centre @ B
-        return np.asarray(F.T @ T - np.outer(centre, T.sum(axis=0)))
-    parts = (F[first : first + rows].astype(np.float64, copy=False) for first in range(0, len(F), rows))
+        return np.asarray(F.T @ T - centre[:, None] * np.add.reduce(T, axis=0))
+    parts = (F[first : first + rows] for first in range(0, len(F), rows)) if double else _in_double(F, rows)
     G, sums = action(parts, B, centre @ B, width)
-    return np.asarray(G - np.outer(centre, sums))
+    return np.asarray(G - centre[:, None] * sums)
+
+
+def _in_double(F: NDArray[np.floating[Any]], rows: int) -> Iterator[Array]:
+    """So many rows at a time in double precision, each time in the same memory: what was given before is overwritten."""
+    memory = np.empty((min(rows, len(F)), F.shape[1]))
+    for first in range(0, len(F), rows):
+        part = F[first : first + rows]
+        double = memory[: len(part)]
+        np.copyto(double, part)
+        yield double
 
 
 @lru_cache(maxsize=16)
-def _tile(m: int, b: int) -> tuple[int, int]:
-    """Rows and features that are multiplied at a time."""
-    return tile(m, b, block_rows(m))
+def _tile(m: int, b: int, double: bool) -> tuple[int, int]:
+    """Rows and features that are multiplied at a time.  Where rows are made double first, as many as lie in the cache.
+
+    >>> _tile(2048, 5, double=True), _tile(2048, 5, double=False), _tile(6000, 5, double=False)
+    ((128, 683), (61, 2048), (20, 6000))
+    """
+    rows = min(CACHED, UNPACKED // (-(-b // 8) * 8)) // m
+    return tile(m, b, block_rows(m)) if double or rows < LEAST else (rows, m)
 
 
 @local(

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ...algorithms.graph.network import GraphSolution
 from ...data.checks import check_not_masked, check_real
 from ...errors import InputError, SiteElsewhereError
-from ...numerics.kernels import Kernel, MeanFeatures, function_name, kernel_of
+from ...numerics.kernels import Kernel, function_name, kernel_of
 from ...numerics.linalg import Array
+from ...numerics.mean_features import MeanFeatures
 from ...runtime import Engine, RoundRecord
 from ..choices import find_solver
 from ..results import OfSites, Result

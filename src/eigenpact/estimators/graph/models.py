@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ...numerics.kernels import Kernel, MeanFeatures, landmark_features
+from ...numerics.kernels import Kernel, landmark_features
 from ...numerics.linalg import Array, fix_signs, top_eigenpairs
+from ...numerics.mean_features import MeanFeatures
 
 
 @dataclass(frozen=True, eq=False)
