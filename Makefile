@@ -32,7 +32,7 @@ $(VENV)/demo.stamp: pyproject.toml src/eigenpact/release.py
 
 $(VENV)/test.stamp: pyproject.toml src/eigenpact/release.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cells,dask,export,flower,genotypes,mpi,nvflare,pandas,private,test,zarr]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[cells,dask,export,fast,flower,genotypes,mpi,nvflare,pandas,private,test,zarr]'
 	@touch $@ $(VENV)/demo.stamp
 
 demo: $(VENV)/demo.stamp ## joint PCA of ten sites of handwritten digits, by every solver, with a picture
