@@ -90,6 +90,9 @@ def add_times(V: Array, G: Array, R: Array) -> None:
     def of_part(rows: slice) -> None:
         V[rows] += G[rows] @ R
 
+    if G.size * R.shape[1] < WORTH_PARTS:
+        of_part(slice(0, len(V)))
+        return
     for _ in _over_parts(of_part, len(V), G.size * R.shape[1]):
         pass
 
