@@ -75,6 +75,8 @@ def test_never_certain_of_a_wrong_answer(seed: int) -> None:
         found = certify(space, ritz, omega)
         if found.angle is not None:
             answered = True
+            assert found.bound is not None
+            assert found.bound >= values[k] - 1e-13
             assert largest_sine(ritz.Z, turn[:, :k]) <= 1.001 * found.angle + 1e-12
         if space.size == d:
             break
@@ -140,6 +142,16 @@ def test_a_bound_that_was_proved_holds_for_larger_spaces() -> None:
         angles.append(again.angle)
     assert len(angles) > 5
     assert angles[-1] < 1e-9 < angles[0]
+
+
+def test_a_bound_is_as_low_as_the_space_shows_but_not_within_errors() -> None:
+    """A hundredth of the gap is left once the next pair is known that well; more where products are off by as much."""
+    omega, values = random_orthonormal(12, 4, 0), np.concatenate([[3.0, 2.0, 1.5], np.linspace(1, 0.1, 9)])
+    space, ritz = grown(np.diag(values), 3, 2, omega[:, :0], omega)
+    for coarse, left in ((0.0, 0.01), (0.003, 0.01), (0.004, 0.1), (0.03, 0.1)):
+        found = certify(space, ritz, omega, coarse)
+        assert found.bound is not None
+        assert (found.bound - values[2]) / (values[1] - values[2]) == pytest.approx(left)
 
 
 def test_that_a_proof_would_show_rounding_errors_is_known_before() -> None:

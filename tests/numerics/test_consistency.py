@@ -9,6 +9,7 @@ import pytest
 
 from eigenpact.numerics import consistency
 from eigenpact.numerics.consistency import Block, Memory, Seen, triangle_doubt
+from eigenpact.numerics.parts import threads_for_rows
 
 D, K = 12, 4
 SLACK = 1e-11
@@ -63,6 +64,28 @@ def test_replies_whose_squares_overflow_are_doubted(huge: float) -> None:
     for trace in (0.0, 1e-300, 1.0):
         assert "needs a trace of" in product_doubt(Z, huge * Z, trace, SLACK * trace)
         assert product_doubt(Z, huge * block(2), trace, SLACK * trace) != ""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_replies_of_many_features_are_looked_at_in_parts(threads: int) -> None:
+    """The words are those of the whole arrays, and squares that overflow in a thread raise no warning there."""
+    d, k, rng = 20_000, 24, np.random.default_rng(0)
+    Y, Z, lie = rng.normal(size=(30, d)), np.linalg.qr(rng.normal(size=(d, k)))[0], 1e-4 * rng.normal(size=(d, k))
+    t, memory = float(np.sum(Y**2)), Memory()
+    first, G = Block(Z, None, rng), Y.T @ (Y @ Z)
+    with threads_for_rows(threads):
+        memory.add(Seen(first, G, t, SLACK * t))
+        assert np.abs(memory.V - G @ first.R).max() < SLACK * t
+        after = Block(np.linalg.qr(rng.normal(size=(d, k)))[0], memory.asked, rng)
+        H = Y.T @ (Y @ after.Z)
+        seen, wrong = Seen(after, H, t, SLACK * t), Seen(after, H + t * lie, t, SLACK * t)
+        assert seen.doubt() == seen.joint_doubt(memory) == ""
+        assert "symmetric" in wrong.doubt()
+        assert "contradicts" in wrong.joint_doubt(memory)
+        memory.add(seen)
+        assert np.abs(memory.V - G @ first.R - H @ after.R).max() < SLACK * t
+        for huge in (1e160, 1e300):
+            assert "needs a trace of inf" in Seen(first, huge * Z, 1.0, SLACK).doubt()
 
 
 @pytest.mark.parametrize("panel", [7, 256])

@@ -76,8 +76,9 @@ block is not made wider."""
 FAILURE = 1e-6
 """Largest probability that the seed hides a direction from the theorem."""
 
-SHARES_OF_GAP = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03)
-"""How much of the Ritz gap theta_k - theta_{k+1} may be kept: the bound mu is the lowest of these that F allows."""
+SHARES_OF_GAP = (0.99, 0.9, 0.7, 0.5, 0.3, 0.1, 0.03)
+"""How much of the Ritz gap theta_k - theta_{k+1} may be kept: the bound mu is the lowest of these that F allows, and that lies
+above theta_{k+1} by more than ``ABOVE`` times the rounding errors."""
 
 EPS = float(np.finfo(float).eps)
 
@@ -94,8 +95,9 @@ SAME = 1e-9
 EQUAL = 1e-10
 """Values at the cut that differ by more than this share are not called equal, even if rounding errors are larger."""
 
-TIE, ZERO = 16.0, 8.0
-"""Ritz values closer than this many times the rounding errors are equal as far as anybody can tell; and such below are zero."""
+TIE, ZERO, ABOVE = 16.0, 8.0, 1.5
+"""Ritz values closer than this many times the rounding errors are equal as far as anybody can tell; and such below are zero; and
+a bound that is no closer is one."""
 
 Cut = Literal["clear", "tied", "hidden", "empty"]
 """Behind the last component asked for the variance falls; or stays the same; or falls by less than rounding errors; or there is
@@ -187,7 +189,8 @@ def certify(space: KrylovSpace, ritz: Ritz, omega: Array, coarse: float = 0.0) -
         at_rounding = margin <= TIE * float(np.linalg.norm(noise))
         cut: Cut = "clear" if not (excluded and at_rounding) else "tied" if gap <= EQUAL * inside else "hidden"
         return Certificate(None, 1.0, missed=not excluded, cut=cut, rank=k)
-    allowed = (inside - share * gap for share in SHARES_OF_GAP) if excluded and behind.excludes(inside) else ()
+    above = [share for share in SHARES_OF_GAP if (1 - share) * gap > ABOVE * float(noise[-1])]
+    allowed = (inside - share * gap for share in above) if excluded and behind.excludes(inside) else ()
     bound = next((mu for mu in allowed if behind.excludes(mu)), None)
     if bound is None:
         return Certificate(None, 1.0, missed=not excluded, cut="clear", rank=k)

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 
 from .linalg import Array, symmetrize
-from .tall import WORTH_THREADS, has_factor, inner
+from .tall import add_times, has_factor, inners
 
 SHIFT, STEEP = 1e-5, 1e4
 """delta in units of the trace, and how many times the slack it is at least: errors of the inverse are below a STEEP-th then."""
@@ -80,7 +80,7 @@ class Block:
     @cached_property
     def squares(self) -> Array:
         """Z^T Z (k x k)."""
-        return _products(self.Z, self.Z)
+        return inners((self.Z, self.Z))[0]
 
     @cached_property
     def crossed(self) -> Array:
@@ -118,14 +118,16 @@ class Memory:
     def add(self, seen: Seen) -> None:
         """Combine one more product with the others."""
         block, R, k = seen.block, seen.block.R, seen.k
-        V, squares, crossed = seen.G @ R, R.T @ seen.inner[k:, k:] @ R, R.T @ seen.inner[:k, k:] @ R
-        if self.asked is not None:
+        squares, crossed = R.T @ seen.inner[k:, k:] @ R, R.T @ seen.inner[:k, k:] @ R
+        if self.asked is None:
+            self.V = seen.G @ R
+        else:
             WG, VZ, VG = seen.beside(self)
             both = VG @ R
-            V += self.V
             squares += self.squares + both + both.T
             crossed += self.crossed + WG @ R + R.T @ VZ.T
-        self.asked, self.V, self.squares, self.crossed = block.after, V, squares, crossed
+            add_times(self.V, seen.G, R)
+        self.asked, self.squares, self.crossed = block.after, squares, crossed
 
 
 class Seen:
@@ -147,9 +149,9 @@ class Seen:
         self.told, self.slack = trace / self.unit, slack / self.unit
         with np.errstate(over="ignore", invalid="ignore"):  # of a reply that is far too large, which is noticed
             self.G = G if self.unit == 1 else G / self.unit
-            crossed = _products(block.Z, self.G)
-            self.inner = _four(block.squares, crossed, crossed.T, _products(self.G, self.G))
-        self._beside: tuple[Array, Array, Array] | None = None
+        crossed, squares = inners((block.Z, self.G), (self.G, self.G))
+        self.inner = _four(block.squares, crossed, crossed.T, squares)
+        self._beside: list[Array] | None = None
 
     def doubt(self) -> str:
         """Why G is not C Z for any scatter C of this trace; empty if it may be."""
@@ -176,11 +178,11 @@ class Seen:
             return f"it needs a trace of {least * self.unit:.1e}, and the site told {self.trace:.1e}"
         return ""
 
-    def beside(self, memory: Memory) -> tuple[Array, Array, Array]:
+    def beside(self, memory: Memory) -> list[Array]:
         """W^T G, V^T Z and V^T G (COMBINATIONS x k) for what is remembered, when first asked for."""
         if self._beside is None and memory.asked is not None:
-            self._beside = memory.asked.W.T @ self.G, memory.V.T @ self.block.Z, memory.V.T @ self.G
-        return self._beside or (np.zeros((0, 0)),) * 3
+            self._beside = inners((memory.asked.W, self.G), (memory.V, self.block.Z), (memory.V, self.G))
+        return self._beside or [np.zeros((0, 0))] * 3
 
     def joint_doubt(self, memory: Memory) -> str:
         """Why G is not C Z for the C of all earlier products, of this trace; empty if it may be, or nothing is remembered."""
@@ -251,12 +253,6 @@ def triangle_doubt(packed: Array, d: int, trace: float, slack: float) -> str:
         return "it is not zero, and the site told a trace of zero" if packed.any() else ""
     lower[np.diag_indices(d)] += off
     return "" if has_factor(lower) else "it has a negative variance"
-
-
-def _products(A: Array, B: Array) -> Array:
-    """A^T B, by threads where that is worth it."""
-    products: Array = inner(A, B) if A.size * B.shape[1] >= WORTH_THREADS else A.T @ B
-    return products
 
 
 def _four(a: Array, b: Array, c: Array, d: Array) -> Array:

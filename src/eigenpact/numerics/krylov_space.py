@@ -179,7 +179,7 @@ class KrylovSpace:
         """
         m, given = self.size, self.__dict__.get("_given")
         newest = float(np.abs(self.inner[:, m - self.fresh :]).max(initial=0.0))
-        even = float(np.abs(self.inner).max(initial=0.0)) <= EVEN * newest
+        even = float(max(self.inner.max(initial=0.0), -self.inner.min(initial=0.0))) <= EVEN * newest
         if given is None or not (even and self.is_krylov and np.array_equal(given, B)):
             return inner(self.CQ, B), inner(self.Q, B)
         with_old = np.zeros((m, B.shape[1]))
@@ -270,7 +270,7 @@ class KrylovSpace:
     def _newest_noise(self, fresh: int, products: Array) -> Array:
         """:meth:`noise` (fresh,) of the newest block itself."""
         d, m = self.Q.shape
-        askew = np.linalg.norm((self.lengths - np.eye(m))[:, m - fresh :], axis=0) * products
+        askew = np.linalg.norm(self.lengths[:, m - fresh :] - np.eye(m, fresh, fresh - m), axis=0) * products
         lengths: Array = np.linalg.norm(self._skew[:, m - fresh :], axis=0) * np.sqrt(d / max(m, 1) / 2) + askew
         return lengths
 
@@ -287,14 +287,14 @@ class KrylovSpace:
         """The leading k Ritz pairs and the next; None where that is hardly less than all, or values are graded."""
         if not self.is_krylov or FEW * (k + 1) > self.size:
             return None
-        values, Y = top_eigenpairs(self.projected(), k + 1)
+        values, Y = top_eigenpairs(self.inner, k + 1)
         return None if values[0] > GRADED * abs(values[k]) else Ritz(self, values, Y, k, measured=False)
 
     def _turned(self, count: Callable[[Array], int]) -> tuple[Array, Array]:
         """Ritz values (m,) and the eigenvectors (m x m) of Q^T C Q."""
-        values, Y = top_eigenpairs(self.projected())
+        values, Y = top_eigenpairs(self.inner)
         if len(values) and values[0] > GRADED * abs(values[min(count(values), len(values) - 1)]):
-            values, turn = top_eigenpairs(self._rotated(Y).projected())
+            values, turn = top_eigenpairs(self._rotated(Y).inner)
             Y = Y @ turn
         return values, Y
 

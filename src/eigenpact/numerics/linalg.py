@@ -85,7 +85,8 @@ def random_orthonormal(n_features: int, k: int, seed: int) -> Array:
 
 
 def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
-    """The k largest eigenvalues (descending) of the symmetric matrix S and their eigenvectors (columns); k=None: all.
+    """The k largest eigenvalues (descending) of a matrix S (d x d), symmetric but for rounding, and their eigenvectors (columns);
+    k=None: all.
 
     LAPACK finds eigenvalues to rounding errors of the largest one.  So where the others are much smaller, those are found once
     more in the space that the large ones leave, where small entries of S keep their digits.
@@ -95,9 +96,9 @@ def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
     >>> bool(abs(top_eigenpairs(S, 2)[0][1] - top_eigenpairs(S[1:, 1:], 1)[0][0]) < 1e-12)
     True
     """
-    d = S.shape[0]
+    d, S = S.shape[0], symmetrize(S)
     k = d if k is None else k
-    values, vectors = _eigenpairs(symmetrize(S), k)
+    values, vectors = _eigenpairs(S, k)
     large = int(np.sum(values > values[0] / GRADED)) if k else 0
     if large == k or values[0] <= 0:
         return values, vectors

@@ -36,6 +36,9 @@ MOST_PARTS = 32
 WORTH_THREADS = 1 << 23
 """Multiplications from which on threads are worth their start."""
 
+WORTH_PARTS = 1 << 21
+"""Multiplications of narrow vectors with each other from which on a cache does not hold these, but parts of them."""
+
 MUCH, THREADS = 1 << 27, 16
 """Multiplications from which on there are parts for so many threads, at least, whether there are or not."""
 
@@ -54,6 +57,44 @@ def inner(Q: Array, A: Array) -> Array:
         return (A[rows].T @ Q[rows],)
 
     return np.ascontiguousarray(sum_of(_over_parts(of_part, Q.shape[0], Q.size * A.shape[1]))[0].T)
+
+
+def inners(*pairs: tuple[Array, Array]) -> list[Array]:
+    """A^T B of several pairs, A (d x a) and B (d x b), in one pass over their rows; infinite or not a number where they overflow.
+
+    >>> A, B = np.array([[1.0], [2.0]]), np.array([[3.0], [0.0]])
+    >>> [product.tolist() for product in inners((A, B), (B, B))]
+    [[[3.0]], [[9.0]]]
+    """
+
+    def of_part(rows: slice) -> tuple[Array, ...]:
+        with np.errstate(over="ignore", invalid="ignore"):  # which one thread does not learn from another
+            return tuple(A[rows].T @ B[rows] for A, B in pairs)
+
+    d, work = len(pairs[0][0]), sum(A.size * B.shape[1] for A, B in pairs)
+    if work < WORTH_PARTS:
+        return list(of_part(slice(0, d)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return list(sum_of(_over_parts(of_part, d, work)))
+
+
+def add_times(V: Array, G: Array, R: Array) -> None:
+    """Add G R to V (d x l), for G (d x b) and R (b x l).
+
+    >>> V = np.array([[1.0], [2.0]])
+    >>> add_times(V, np.array([[3.0], [0.0]]), np.array([[2.0]]))
+    >>> V.tolist()
+    [[7.0], [2.0]]
+    """
+
+    def of_part(rows: slice) -> None:
+        V[rows] += G[rows] @ R
+
+    if G.size * R.shape[1] < WORTH_PARTS:
+        of_part(slice(0, len(V)))
+        return
+    for _ in _over_parts(of_part, len(V), G.size * R.shape[1]):
+        pass
 
 
 def times(Q: Array, Y: Array, order: Literal["C", "F"] = "C") -> Array:
