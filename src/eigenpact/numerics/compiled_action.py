@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .elsewhere import by_row
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, compiled, memory, processor, vectors
+from .machine_code import LINE, ZEROS, Code, Vectors, as_readable, compiled, memory, processor, vectors
 
 WORTH = 1 << 25
 """Rows x features x columns from which on compiling the loop is worth its time."""
@@ -32,6 +31,9 @@ WORTH = 1 << 25
 WHOLE, CHUNK, SHORT = 2048, 1024, 512
 """Features of rows that are not cut; in a chunk of others; and of those that are added up in single precision before the next sum
 begins: all at most."""
+
+LEAST, WIDEST = 64, 1 << 17
+"""Features that rows have at least and at most: of wider ones a tile takes much memory."""
 
 TILE, FEWEST, MOST = 1 << 18, 24, 96
 """Bytes of a tile, about; and rows that it has at least and at most, about."""
@@ -46,11 +48,7 @@ def worth_compiling(n: int, d: int, k: int) -> bool:
     >>> worth_compiling(10, 10, 10)
     False
     """
-    return n * d * k >= WORTH and d >= LEAST and processor() is not None
-
-
-LEAST = 64
-"""Features that rows have at least."""
+    return n * d * k >= WORTH and LEAST <= d <= WIDEST and processor() is not None
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,7 @@ class NarrowProducts:
         sums = memory((plan.width,), double, zeros=True)
         addresses = [array.ctypes.data for array in (self._A, self._shift, self._centres, tile, scores, products, sums)]
         for X in blocks:
-            if X.dtype not in NUMBERS or not by_row(X):
-                X = np.require(X, np.float64, ["C", "A"])
+            X = as_readable(X)
             if len(X):
                 kernel = _kernel(plan, X.dtype, self._given)
                 kernel(X.ctypes.data, len(X), X.strides[0] // X.itemsize, *addresses)

@@ -1,8 +1,8 @@
 """Sums, and sums of squares, of the columns of rows about a centre: a compiled loop that reads rows as they are, once.
 
-numpy passes over a block four times: to convert, centre, square and add it up.  Here some vectors of columns lie
-in registers, for ``LONG`` rows at a time, whose sums are added to those of all rows: equal numbers in a long sum are all rounded
-the same way.  Sums are made in double precision.
+numpy passes over a block four times: to convert, centre, square and add it up.  Here some vectors of columns lie in registers,
+for up to ``LONG`` rows at a time, whose sums are added to those of all rows: equal numbers in a long sum are all rounded the same
+way.  Sums are made in double precision.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .elsewhere import by_row
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, compiled, processor, vectors
+from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, as_readable, compiled, processor, vectors
 
 WORTH = 1 << 21
 """Entries from which on compiling the loop is worth its time."""
@@ -36,32 +35,34 @@ def worth_compiling(n: int, d: int) -> bool:
     return n * d >= WORTH and processor() is not None
 
 
-def compiled_moments(blocks: Iterator[Any], centre: Array) -> tuple[Array, Array]:
-    """Sums of the columns of X - 1 c^T (d,), and of their squares, over blocks of rows X (each n x d), for a ``centre`` c."""
+def compiled_moments(blocks: Iterator[Any], centre: Array, long: int) -> tuple[Array, Array]:
+    """Sums of the columns of X - 1 c^T (d,), and of their squares, over blocks of rows X (each n x d), for a ``centre`` c.
+
+    So many rows are a ``long`` sum.  Blocks of a multiple of that give the same bits as one block.
+    """
     here, double = processor(), np.dtype(np.float64)
     if here is None:
         raise RuntimeError("loops are not compiled on this machine")
     centre, found = np.ascontiguousarray(centre, dtype=np.float64), np.zeros((2, len(centre)))
     for X in blocks:
-        if X.dtype not in NUMBERS or not by_row(X):
-            X = np.require(X, np.float64, ["C", "A"])
+        X = as_readable(X)
         if X.size:
             kernel = _kernel(here.wide // double.itemsize, X.dtype)
-            kernel(X.ctypes.data, *X.shape, X.strides[0] // X.itemsize, centre.ctypes.data, found.ctypes.data)
+            kernel(X.ctypes.data, *X.shape, X.strides[0] // X.itemsize, long, centre.ctypes.data, found.ctypes.data)
     return found[0], found[1]
 
 
 @lru_cache(maxsize=len(NUMBERS))
 def _kernel(lanes: int, read: np.dtype[Any]) -> Callable[..., None]:
     """The compiled loop for rows of this kind."""
-    return compiled(_code(lanes, read), ["ptr X", "i64 n", "i64 d", "i64 stride", "ptr centre", "ptr found"])
+    return compiled(_code(lanes, read), ["ptr X", "i64 n", "i64 d", "i64 stride", "i64 long", "ptr centre", "ptr found"])
 
 
 def _code(lanes: int, read: np.dtype[Any]) -> Code:
     code, double = Code(), np.dtype(np.float64)
 
     def of_rows(first: str) -> None:
-        rows = code.least(code.minus("%n", first), LONG)
+        rows = code.least(code.minus("%n", first), "%long")
 
         def of_columns(c: str, kind: Vectors, abreast: int) -> None:
             source = vectors(read, kind.lanes)
@@ -71,7 +72,7 @@ def _code(lanes: int, read: np.dtype[Any]) -> Code:
 
             def of_row(r: str, sums: list[str]) -> list[str]:
                 at_r, made = code.at(begin, code.times(r, "%stride"), source), []
-                following = code.at(at_r, code.times(LONG, "%stride"), source)
+                following = code.at(at_r, code.times("%long", "%stride"), source)
                 for number in range(0, abreast * kind.lanes * source.size, LINE):
                     code.ask_for(code.at(following, number // source.size, source))
                 for v, centre in enumerate(centres):
@@ -93,5 +94,5 @@ def _code(lanes: int, read: np.dtype[Any]) -> Code:
             code.loop(begin, end, step, partial(of_columns, kind=kind, abreast=abreast), may_be_empty=True)
             begin = end
 
-    code.loop(0, "%n", LONG, of_rows)
+    code.loop(0, "%n", "%long", of_rows)
     return code

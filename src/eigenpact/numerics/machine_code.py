@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from .elsewhere import by_row
 
 VARIABLE, ALLOWED = "EIGENPACT_COMPILED", ("yes", "no")
 """The environment variable that says whether loops are compiled, and what it may say."""
@@ -103,6 +104,20 @@ class Vectors:
 
 NUMBERS = {np.dtype(np.float64): ("double", 8), np.dtype(np.float32): ("float", 4)}
 """Kinds of numbers that kernels read, as LLVM calls them, and their bytes."""
+
+
+def readable(X: NDArray[Any]) -> bool:
+    """Whether kernels read rows as they lie in memory.
+
+    >>> readable(np.ones((2, 3))), readable(np.ones((2, 3)).T), readable(np.ones((2, 3), int))
+    (True, False, False)
+    """
+    return X.dtype in NUMBERS and by_row(X)
+
+
+def as_readable(X: NDArray[Any]) -> NDArray[Any]:
+    """Rows, or a copy of them, that kernels read."""
+    return X if readable(X) else np.require(X, np.float64, ["C", "A"])
 
 
 def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:
@@ -214,7 +229,7 @@ class Code:
         return self.new(f"call {of.type} @llvm.fma.{of.suffix}({of.type} {a}, {of.type} {b}, {of.type} {c})")
 
     def loop(
-        self, begin: str | int, end: str | int, step: int, body: Callable[[str], Any], *, may_be_empty: bool = False
+        self, begin: str | int, end: str | int, step: str | int, body: Callable[[str], Any], *, may_be_empty: bool = False
     ) -> None:
         """A loop over i from ``begin`` to before ``end``, which comes after it unless the loop ``may_be_empty``."""
         if may_be_empty:
@@ -254,7 +269,7 @@ class Code:
         self,
         begin: str | int,
         end: str | int,
-        step: int,
+        step: str | int,
         kind: str,
         first: list[str],
         body: Callable[[str, list[str]], list[str]],

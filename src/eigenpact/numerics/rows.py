@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from . import device_rows
 from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
 from .compiled_action import NarrowProducts, worth_compiling
-from .compiled_moments import compiled_moments
+from .compiled_moments import LONG, compiled_moments
 from .compiled_moments import worth_compiling as moments_compiled
 from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
 from .krylov_space import leading_eigenpairs
 from .linalg import Array, mirrored, random_orthonormal, top_eigenpairs
+from .machine_code import readable
 from .parts import careful_totals, each, grouped, side_by_side, total, totals
 from .sources import RowSource, as_rows, pieces
 from .sparse_rows import SparseRows, add_duplicates, far_features, sparse_parts
@@ -114,12 +115,10 @@ class Rows:
 
     def _moments_about(self, centre: Array, step: int) -> tuple[Array, ...]:
         """Sums, and sums of squares, of the columns of X - 1 centre^T (d,), of dense rows without weights."""
-        if on_cpu(self.X) and moments_compiled(self.n, self.d):
-            bare = Rows(self.X)
-            return bare._added_up(
-                lambda blocks: compiled_moments(blocks, centre), step, add=careful_totals, as_they_are=True, joined=True
-            )
-        return Rows(self.X, centre)._added_up(moments, step, add=careful_totals)
+        if not on_cpu(self.X) or not moments_compiled(self.n, self.d):
+            return Rows(self.X, centre)._added_up(moments, step, add=careful_totals)
+        long = min(step, LONG)
+        return Rows(self.X)._compiled(lambda blocks: compiled_moments(blocks, centre, long), step // long * long, careful_totals)
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
@@ -245,7 +244,7 @@ class Rows:
     def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
         """The products Y^T T (d x k) and 1^T T (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
         if self.compiles(A.shape[1]):
-            return self._compiled(NarrowProducts(A, shift, self.mean, self.left))
+            return self.compiled_products(NarrowProducts(A, shift, self.mean, self.left))
         if on_cpu(self.X):
             step, features = tile(self.d, A.shape[1], block_rows(self.d))
             return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
@@ -259,15 +258,24 @@ class Rows:
 
         return self._added_up(each(products), self._step())
 
+    def compiled_products(self, products: NarrowProducts) -> tuple[Array, ...]:
+        """What these give for all rows of X."""
+        return self._compiled(products.over, max(1, block_rows(self.d) // products.tile) * products.tile)
+
     def compiles(self, k: int) -> bool:
         """Whether products with k columns are made by a compiled loop, which reads dense rows as they are."""
         plain = on_cpu(self.X) and not self.sparse and self.weights is None and self.scale is None
         return plain and worth_compiling(self.n, self.d, k)
 
-    def _compiled(self, products: NarrowProducts) -> tuple[Array, ...]:
-        """The sums over all rows, in parts so long that beginning one, and adding up its sum, take little time."""
-        step = max(1, block_rows(self.d) // products.tile) * products.tile
-        return self._added_up(products.over, step, least=max(LONG_PART // self.d, LONG_PART_ROWS), as_they_are=True, joined=True)
+    def _compiled(
+        self, loop: Callable[[Iterator[Any]], tuple[Any, ...]], step: int, add: Callable[..., tuple[Array, ...]] = totals
+    ) -> tuple[Array, ...]:
+        """The sums that a compiled loop gives for all rows as they are, of ``step`` at a time or more, in parts so long that
+        beginning one, and adding up its sum, take little time."""
+        least = max(LONG_PART // self.d, LONG_PART_ROWS)
+        return self._added_up(
+            loop, step, least, add, as_they_are=True, joined=isinstance(self.X, np.ndarray) and readable(self.X)
+        )
 
     def _triangle(self) -> Array:
         """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""

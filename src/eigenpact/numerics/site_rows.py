@@ -254,7 +254,7 @@ class SiteRows(Rows):
         bare = self._bare
         if bare.compiles(A.shape[1]):
             with np.errstate(over="ignore", under="ignore"):  # who asked looks at the result
-                return bare._compiled(NarrowProducts(A.astype(np.float32), None, centre))[0]
+                return bare.compiled_products(NarrowProducts(A.astype(np.float32), None, centre))[0]
         step, features = tile(self.d, A.shape[1], block_rows(self.d))
         step = min(step, ACTION_ROWS)
         return bare._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]

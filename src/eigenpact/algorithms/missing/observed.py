@@ -127,7 +127,7 @@ def observed(X: Any, dropped: Any = None, k: int = 1) -> Iterator[tuple[Any, Any
 
 def holed_rows(site: Site, k: int) -> Iterator[tuple[Any, Any]]:
     """The site's rows about the agreed centre, in the agreed scale, and which entries are there, a block at a time."""
-    mean, scale = (there(site.kept[name], site.X) for name in ("mean", "scale"))
+    mean, scale = there(site.kept["mean"], site.X), there(site.kept["scale"], site.X)
     for X, seen in observed(site.X, site.kept.get(DROPPED), k):
         yield (X - mean) / scale, seen
 
