@@ -26,7 +26,8 @@ def measured_here(usual: Costs, at_once: int, devices: Sequence[str] = (), proce
     if told:
         return replace(usual, at_once=at_once)
     rates = measured_rates()
-    flops, narrow = near(usual.flops, rates.square), usual.narrow and near(usual.narrow, rates.narrow)
+    flops = near(usual.flops, rates.square)
+    narrow = usual.narrow and min(near(usual.narrow, rates.narrow), flops)
     found = replace(usual, flops=flops, narrow=narrow, at_once=at_once)
     if not devices or not all(devices):
         return found
