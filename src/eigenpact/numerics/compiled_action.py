@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,9 @@ begins: all at most."""
 
 TILE, FEWEST, MOST = 1 << 18, 24, 96
 """Bytes of a tile, about; and rows that it has at least and at most, about."""
+
+CONVERTED = 1 << 22
+"""Bytes of rows, about, that are converted at a time where the loop does not read them as they are."""
 
 KEPT = 32
 """Compiled loops that are kept."""
@@ -165,13 +168,23 @@ class NarrowProducts:
         products = memory((plan.features // lanes, plan.k, lanes), double, zeros=True)
         sums = memory((plan.width,), double, zeros=True)
         addresses = [array.ctypes.data for array in (self._A, self._shift, self._centres, tile, scores, products, sums)]
-        for X in blocks:
-            if X.dtype not in NUMBERS or not by_row(X):
-                X = np.require(X, np.float64, ["C", "A"])
+        for X in chain.from_iterable(map(self._readable, blocks)):
             if len(X):
                 kernel = _kernel(plan, X.dtype, self._given)
                 kernel(X.ctypes.data, len(X), X.strides[0] // X.itemsize, *addresses)
         return products.swapaxes(1, 2).reshape(-1, plan.k)[: plan.d], sums[: plan.k]
+
+    def _readable(self, X: Any) -> Iterator[NDArray[Any]]:
+        """The rows of a block as the loop reads them: as they are, or, converted, some tiles at a time."""
+        if X.dtype in NUMBERS and by_row(X):
+            yield X
+            return
+        kind, step = (
+            X.dtype if X.dtype in NUMBERS else np.float64,
+            max(1, CONVERTED // (8 * self._plan.d * self.tile)) * self.tile,
+        )
+        for first in range(0, len(X), step):
+            yield np.require(X[first : first + step], kind, ["C", "A"])
 
 
 def plan_for(d: int, k: int, precision: np.dtype[Any]) -> Plan:

@@ -31,6 +31,9 @@ from ..errors import InputError
 VARIABLE, ALLOWED = "EIGENPACT_COMPILED", ("yes", "no")
 """The environment variable that says whether loops are compiled, and what it may say."""
 
+OLDEST = 20
+"""LLVM's version, at least: that of llvmlite 0.45.  Earlier ones, which numba may have brought, cannot read what is here."""
+
 LINE = 64
 """Bytes of a line of the cache."""
 
@@ -63,8 +66,13 @@ def processor() -> Processor | None:
         raise InputError(f"{VARIABLE}={asked!r} is not known; allowed are {' and '.join(ALLOWED)}")
     if asked == "no" or importlib.util.find_spec("llvmlite") is None:
         return None
-    llvm = importlib.import_module("llvmlite.binding")
-    features = llvm.get_host_cpu_features()
+    try:
+        llvm = importlib.import_module("llvmlite.binding")
+        features = llvm.get_host_cpu_features()
+    except (ImportError, OSError, RuntimeError):  # its library cannot be loaded, or does not know this processor
+        return None
+    if llvm.llvm_version_info[0] < OLDEST:
+        return None
     if features.get("avx512f"):
         # LLVM would halve vectors for processors that once ran slower with whole ones.
         return Processor(llvm.get_host_cpu_name(), features.flatten() + ",-prefer-256-bit", 64, 32)
