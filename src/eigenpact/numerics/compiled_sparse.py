@@ -15,9 +15,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..errors import InputError
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, Code, Vectors, compiled, memory, processor, vectors
+from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, compiled, memory, processor, vectors
 from .parts import side_by_side, sum_of
 
 WORTH = 1 << 23
@@ -50,27 +52,49 @@ def worth_compiling(entries: int, k: int) -> bool:
 
 def sparse_products(X: Any, A: Array, shift: Array) -> tuple[Array, Array]:
     """X^T T (d x k) and 1^T T (k,), T = X A - 1 s^T, for a CSR matrix X (n x d), A (d x k) and the ``shift`` s (k,)."""
-    k = A.shape[1]
-    if k > MOST:
-        pieces = np.array_split(np.arange(k), -(-k // MOST))
-        found = [sparse_products(X, A[:, piece], shift[piece]) for piece in pieces]
-        return np.concatenate([G for G, _ in found], axis=1), np.concatenate([sums for _, sums in found])
+    k, parts = A.shape[1], _parts(X)
+    pieces = np.array_split(np.arange(k), max(1, -(-k // MOST)))
+    found = [_of_columns(X.shape, parts, A[:, piece], shift[piece]) for piece in pieces]
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate([G for G, _ in found], axis=1), np.concatenate([sums for _, sums in found])
+
+
+def _parts(X: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Where rows of X start, the columns of entries, and these, of kinds that the loop reads; refused unless they fit together.
+
+    The loop would read, and write, memory of others.  Looking at all columns takes some hundredths of the time of a product.
+    """
+    (n, d), known = X.shape, X.indices.dtype in INDICES and X.indptr.dtype == X.indices.dtype
+    kind = X.indices.dtype if known else np.dtype(np.int64)
+    starts, columns = (np.require(part, kind, ["C", "A"]) for part in (X.indptr, X.indices))
+    data = np.require(X.data, X.data.dtype if X.data.dtype in NUMBERS else np.float64, ["C", "A"])
+    fit = len(starts) == n + 1 and len(columns) == len(data) and starts[0] >= 0 and starts[-1] <= len(data)
+    if not fit or np.any(starts[1:] < starts[:-1]):
+        raise InputError("the rows of a sparse matrix do not start and end within its entries")
+    used = columns[starts[0] : starts[-1]].view(f"u{kind.itemsize}")  # numbers below zero are large ones then
+    if len(used) and used.max() >= d:
+        raise InputError(f"a sparse matrix has entries outside of its {d} columns")
+    return starts, columns, data
+
+
+def _of_columns(
+    shape: tuple[int, int], parts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], A: Array, shift: Array
+) -> tuple[Array, Array]:
+    """As :func:`sparse_products`, for no more columns than are multiplied at a time."""
     here, double = processor(), np.dtype(np.float64)
     if here is None:
         raise RuntimeError("loops are not compiled on this machine")
-    if X.data.dtype not in NUMBERS or X.indices.dtype not in INDICES or X.indptr.dtype != X.indices.dtype:
-        X = type(X)((X.data.astype(double), X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape)
-    (n, d), kind = X.shape, vectors(double, here.wide // double.itemsize)
-    width = kind.padded(k)
-    kernel = _kernel(kind, width, X.data.dtype, X.indices.dtype)
+    (n, d), k, kind = shape, A.shape[1], vectors(double, here.wide // double.itemsize)
+    starts, columns, data = parts
+    width, entries = kind.padded(k), int(starts[-1])
+    kernel = _kernel(kind, width, data.dtype, columns.dtype)
     padded, begin = memory((d, width), double, zeros=True), memory((width,), double, zeros=True)
     padded[:, :k], begin[:k] = A, -shift
-    arrays = [np.require(array, requirements=["C", "A"]) for array in (X.indptr, X.indices, X.data)]
-    entries = len(X.data)
 
     def of_part(rows: tuple[int, int]) -> tuple[Array, Array]:
         G, sums = memory((d, width), double, zeros=True), memory((width,), double, zeros=True)
-        kernel(*rows, entries, *(array.ctypes.data for array in (*arrays, padded, begin, G, sums)))
+        kernel(*rows, entries, *(array.ctypes.data for array in (starts, columns, data, padded, begin, G, sums)))
         return G, sums
 
     cuts = np.linspace(0, n, max(1, entries // (LONG_PART * max(1, d))) + 1).astype(int).tolist()
@@ -119,7 +143,8 @@ def _code(kind: Vectors, width: int, data: Vectors, index: Vectors) -> Code:
             for v, (t, old) in enumerate(zip(scores, vectors_of(to), strict=True)):
                 code.store(kind.type, code.plus_product(kind, x, t, old), code.at(to, v * kind.lanes, kind), kind.size)
 
-        scores = code.sums(begin, end, kind, vectors_of("%shift"), score, may_be_empty=True)
+        found = code.sums(begin, end, kind, [ZEROS for _ in registers], score, may_be_empty=True)
+        scores = [code.new(f"fadd {kind.type} {one}, {s}") for one, s in zip(found, vectors_of("%shift"), strict=True)]
         for v, t in enumerate(scores):
             code.add_to(code.at("%sums", v * kind.lanes, kind), t, kind)
         code.loop(begin, end, 1, product, may_be_empty=True)

@@ -32,6 +32,9 @@ from .elsewhere import by_row
 VARIABLE, ALLOWED = "EIGENPACT_COMPILED", ("yes", "no")
 """The environment variable that says whether loops are compiled, and what it may say."""
 
+OLDEST = 20
+"""LLVM's version, at least: that of llvmlite 0.45.  Earlier ones, which numba may have brought, cannot read what is here."""
+
 LINE = 64
 """Bytes of a line of the cache."""
 
@@ -64,8 +67,13 @@ def processor() -> Processor | None:
         raise InputError(f"{VARIABLE}={asked!r} is not known; allowed are {' and '.join(ALLOWED)}")
     if asked == "no" or importlib.util.find_spec("llvmlite") is None:
         return None
-    llvm = importlib.import_module("llvmlite.binding")
-    features = llvm.get_host_cpu_features()
+    try:
+        llvm = importlib.import_module("llvmlite.binding")
+        features = llvm.get_host_cpu_features()
+    except (ImportError, OSError, RuntimeError):  # its library cannot be loaded, or does not know this processor
+        return None
+    if llvm.llvm_version_info[0] < OLDEST:
+        return None
     if features.get("avx512f"):
         # LLVM would halve vectors for processors that once ran slower with whole ones.
         return Processor(llvm.get_host_cpu_name(), features.flatten() + ",-prefer-256-bit", 64, 32)
@@ -117,7 +125,7 @@ def readable(X: NDArray[Any]) -> bool:
 
 def as_readable(X: NDArray[Any]) -> NDArray[Any]:
     """Rows, or a copy of them, that kernels read."""
-    return X if readable(X) else np.require(X, np.float64, ["C", "A"])
+    return X if readable(X) else np.require(X, X.dtype if X.dtype in NUMBERS else np.float64, ["C", "A"])
 
 
 def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:

@@ -244,7 +244,7 @@ class Rows:
     def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
         """The products Y^T T (d x k) and 1^T T (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
         if self.compiles(A.shape[1]):
-            return self.compiled_products(NarrowProducts(A, shift, self.mean, self.left))
+            return self.compiled_products(NarrowProducts(A.astype(np.float64, copy=False), shift, self.mean, self.left))
         if on_cpu(self.X):
             step, features = tile(self.d, A.shape[1], block_rows(self.d))
             return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
