@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eigenpact.numerics import compiled_action, machine_code, site_rows
+from eigenpact.numerics import compiled_action, compiled_parts, machine_code, site_rows
 from eigenpact.numerics import rows as rows_module
 from eigenpact.numerics.compiled_action import NarrowProducts, plan_for, worth_compiling
 from eigenpact.numerics.machine_code import Processor, processor
@@ -331,8 +331,8 @@ def worth(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Everything is worth a compiled loop, and rows are many parts; tells which numbers of rows the loops were given."""
     monkeypatch.setattr(compiled_action, "WORTH", 1)
     monkeypatch.setattr(rows_module, "PART_ENTRIES", 1 << 14)
-    monkeypatch.setattr(rows_module, "LONG_PART", 1 << 14)
-    monkeypatch.setattr(rows_module, "LONG_PART_ROWS", 1)
+    monkeypatch.setattr(compiled_parts, "LONG_PART", 1 << 14)
+    monkeypatch.setattr(compiled_parts, "LONG_PART_ROWS", 1)
     monkeypatch.setattr(rows_module, "BLOCK_BYTES", 1 << 16)
     given: list[int] = []
     real = NarrowProducts.over

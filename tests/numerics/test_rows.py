@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import eigenpact as ep
+from eigenpact.numerics import leading
 from eigenpact.numerics import rows as rows_module
 from eigenpact.numerics.elsewhere import Elsewhere
 from eigenpact.numerics.linalg import random_orthonormal
@@ -74,7 +75,7 @@ def test_every_product_equals_numpy(kind: str, centred: bool, scaled: bool) -> N
 @pytest.mark.parametrize(("n", "d"), [(40, 7), (5, 30)])
 def test_leading_eigenpairs(kind: str, side: int, n: int, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By dense factorization of the smaller side and by iteration, for tall and wide rows."""
-    monkeypatch.setattr(rows_module, "DENSE_SIDE", side)
+    monkeypatch.setattr(leading, "DENSE_SIDE", side)
     X, mean, scale = problem(n, d)
     Y = (X - mean) / scale
     values, vectors = Rows(KINDS[kind](X), mean, scale).top(3)

@@ -14,19 +14,17 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
-import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
 from . import device_rows
 from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
 from .compiled_action import NarrowProducts, worth_compiling
-from .compiled_moments import LONG, compiled_moments
 from .compiled_moments import worth_compiling as moments_compiled
+from .compiled_parts import moments_of, products_of
 from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
-from .krylov_space import leading_eigenpairs
-from .linalg import Array, mirrored, random_orthonormal, top_eigenpairs
-from .machine_code import readable
+from .leading import top_of
+from .linalg import Array, mirrored
 from .parts import careful_totals, each, grouped, side_by_side, total, totals
 from .sources import RowSource, as_rows, pieces
 from .sparse_rows import SparseRows, add_duplicates, far_features, sparse_parts
@@ -35,22 +33,13 @@ from .tiles import action, change, columns_of, gram, gram_rows, tile
 from .weighted import Weighted, rows_and_weights, total_weight
 from .weighted_sparse import WeightedSparseRows, weighted_far, weighted_parts
 
-__all__ = ["DENSE_SIDE", "Rows", "add_duplicates", "slices"]
+__all__ = ["Rows", "add_duplicates", "slices"]
 
 BLOCK_BYTES, DEVICE_BLOCK_BYTES = 1 << 22, 1 << 28
 """Dense rows are centred in blocks of about this size: small enough for a CPU's cache, large enough to keep a GPU busy."""
 
 PART_ENTRIES = 1 << 21
 """Entries of the rows that one thread adds up before the next part begins."""
-
-LONG_PART, LONG_PART_ROWS = 1 << 23, 256
-"""Entries, and rows, that a part has at least where products with them are made by a compiled loop."""
-
-TOP_ACCURACY = 1e-10
-"""Scaled residual to which local eigenvectors of larger problems are iterated."""
-
-DENSE_SIDE = 1500
-"""Up to this many rows or features, local eigenvectors come from a dense factorization of the smaller Gram matrix."""
 
 
 class Rows:
@@ -115,10 +104,9 @@ class Rows:
 
     def _moments_about(self, centre: Array, step: int) -> tuple[Array, ...]:
         """Sums, and sums of squares, of the columns of X - 1 centre^T (d,), of dense rows without weights."""
-        if not on_cpu(self.X) or not moments_compiled(self.n, self.d):
-            return Rows(self.X, centre)._added_up(moments, step, add=careful_totals)
-        long = min(step, LONG)
-        return Rows(self.X)._compiled(lambda blocks: compiled_moments(blocks, centre, long), step // long * long, careful_totals)
+        if on_cpu(self.X) and moments_compiled(self.n, self.d):
+            return moments_of(Rows(self.X), centre, step)
+        return Rows(self.X, centre).added_up(moments, step, add=careful_totals)
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums, and sums of squares, of the columns of Y (d,), without subtracting large numbers from one another.
@@ -133,7 +121,7 @@ class Rows:
         else:
             plain = self.left is None and self.scale is None
             there = device_rows.column_moments(self.X, self.mean) if plain else None
-            sums, squares = self._added_up(each(block_moments), self._block_rows()) if there is None else there
+            sums, squares = self.added_up(each(block_moments), self._block_rows()) if there is None else there
         return sums, squares
 
     def column_squares(self) -> Array:
@@ -175,7 +163,7 @@ class Rows:
         if self.sparse:
             return total(part.scatter() for _, part in self._parts())
         if not on_cpu(self.X):
-            return self._added_up(each(lambda block: (block.T @ block,)), self._step(), least=8 * self.d)[0]
+            return self.added_up(each(lambda block: (block.T @ block,)), self._step(), least=8 * self.d)[0]
         return mirrored(self._triangle())
 
     def scatter_action(self, Z: Array) -> Array:
@@ -222,14 +210,11 @@ class Rows:
 
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
-        k = min(k, self.n, self.d)
-        if self.d <= min(DENSE_SIDE, self.n):
-            return top_eigenpairs(self.scatter(), k)
-        if self.n <= DENSE_SIDE and (not self.streamed or self.n <= self.X.rows_at_once()):
-            return self._top_of_few_rows(k)
-        trace = float(self.column_squares().sum())
-        start = random_orthonormal(self.d, k, seed=0)
-        return leading_eigenpairs(self.scatter_action, start, k, trace, TOP_ACCURACY)
+        return top_of(self, k)
+
+    def held(self) -> Array:
+        """All of Y, of dense rows."""
+        return np.concatenate([to_numpy(block) for block in self._blocks(lasting=True)])
 
     def far(self) -> NDArray[np.intp]:
         """Sparse features (f,) that are centred first, from which alone what rounding left of the mean is subtracted."""
@@ -244,10 +229,11 @@ class Rows:
     def _action(self, A: Array, shift: Array | None = None) -> tuple[Array, ...]:
         """The products Y^T T (d x k) and 1^T T (k,) of dense rows, T = Y A - 1 shift^T, A (d x k)."""
         if self.compiles(A.shape[1]):
-            return self.compiled_products(NarrowProducts(A.astype(np.float64, copy=False), shift, self.mean, self.left))
+            made = NarrowProducts(A.astype(np.float64, copy=False), shift, self.mean, self.left)
+            return products_of(self, made, block_rows(self.d))
         if on_cpu(self.X):
             step, features = tile(self.d, A.shape[1], block_rows(self.d))
-            return self._added_up(lambda blocks: action(blocks, A, shift, features), step)
+            return self.added_up(lambda blocks: action(blocks, A, shift, features), step)
         A_there, shift_there = like(A, self.X), None if shift is None else like(shift, self.X)
 
         def products(block: Any) -> tuple[Any, Any]:
@@ -256,40 +242,17 @@ class Rows:
                 T -= shift_there
             return block.T @ T, namespace(T).sum(T, axis=0)
 
-        return self._added_up(each(products), self._step())
-
-    def compiled_products(self, products: NarrowProducts) -> tuple[Array, ...]:
-        """What these give for all rows of X."""
-        return self._compiled(products.over, max(1, block_rows(self.d) // products.tile) * products.tile)
+        return self.added_up(each(products), self._step())
 
     def compiles(self, k: int) -> bool:
         """Whether products with k columns are made by a compiled loop, which reads dense rows as they are."""
         plain = on_cpu(self.X) and not self.sparse and self.weights is None and self.scale is None
         return plain and worth_compiling(self.n, self.d, k)
 
-    def _compiled(
-        self, loop: Callable[[Iterator[Any]], tuple[Any, ...]], step: int, add: Callable[..., tuple[Array, ...]] = totals
-    ) -> tuple[Array, ...]:
-        """The sums that a compiled loop gives for all rows as they are, of ``step`` at a time or more, in parts so long that
-        beginning one, and adding up its sum, take little time."""
-        least = max(LONG_PART // self.d, LONG_PART_ROWS)
-        return self._added_up(
-            loop, step, least, add, as_they_are=True, joined=isinstance(self.X, np.ndarray) and readable(self.X)
-        )
-
     def _triangle(self) -> Array:
         """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""
         step = gram_rows(self.d, block_rows(self.d), PART_ENTRIES // max(1, self.d))
-        return self._added_up(lambda blocks: gram(blocks, self.d), step, least=8 * self.d)[0]
-
-    def _top_of_few_rows(self, k: int) -> tuple[Array, Array]:
-        if self.sparse:
-            values, left = top_eigenpairs(self.row_products(), k)
-            V, _ = scipy.linalg.qr(self.transposed_action(left), mode="economic")
-            return np.maximum(values, 0.0), V
-        Y = np.concatenate([to_numpy(block) for block in self._blocks(lasting=True)])
-        _, lengths, Vt = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
-        return lengths[:k] ** 2, np.ascontiguousarray(Vt[:k].T)
+        return self.added_up(lambda blocks: gram(blocks, self.d), step, least=8 * self.d)[0]
 
     def _only(self) -> SparseRows:
         """All rows of a sparse matrix in memory; made once, because which features it centres first is kept."""
@@ -331,7 +294,7 @@ class Rows:
             yield block, like(weights[first : first + block.shape[0], None], self.X)
             first += block.shape[0]
 
-    def _added_up(
+    def added_up(
         self,
         function: Callable[[Iterator[Any]], tuple[Any, ...]],
         step: int,

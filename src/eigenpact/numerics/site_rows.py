@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled_action import NarrowProducts
+from .compiled_parts import products_of
 from .device_rows import DeviceRows, device_rows, on_gpu
 from .elsewhere import on_cpu
 from .linalg import Array, mirrored, pack_triangle
@@ -224,7 +225,7 @@ class SiteRows(Rows):
         if not self._lends_itself():
             return None
         centre, left = self._single_centre()
-        S = self._added_up(lambda blocks: single_gram(blocks, centre), GRAM_ROWS, least=8 * self.d, as_they_are=True)[0]
+        S = self.added_up(lambda blocks: single_gram(blocks, centre), GRAM_ROWS, least=8 * self.d, as_they_are=True)[0]
         add_square(S, -self.n, left)
         add_square(S, self.n, self._shifts()[0])
         packed = pack_triangle(S.T if self.scale is None else mirrored(S) / self.scale / self.scale[:, None])
@@ -254,10 +255,10 @@ class SiteRows(Rows):
         bare = self._bare
         if bare.compiles(A.shape[1]):
             with np.errstate(over="ignore", under="ignore"):  # who asked looks at the result
-                return bare.compiled_products(NarrowProducts(A.astype(np.float32), None, centre))[0]
+                return products_of(bare, NarrowProducts(A.astype(np.float32), None, centre), block_rows(self.d))[0]
         step, features = tile(self.d, A.shape[1], block_rows(self.d))
         step = min(step, ACTION_ROWS)
-        return bare._added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]
+        return bare.added_up(lambda blocks: single_action(blocks, centre, A, features), step, as_they_are=True)[0]
 
     def _lends_itself(self, *, products: bool = False) -> bool:
         """Whether the rows are of single precision, or as good as that, and neither overflow nor vanish in it: for the triangle

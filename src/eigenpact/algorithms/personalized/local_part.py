@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...numerics.krylov_space import leading_eigenpairs
+from ...numerics.leading import DENSE_SIDE, TOP_ACCURACY
 from ...numerics.linalg import Array, orthonormalize, random_orthonormal, top_eigenpairs, without
-from ...numerics.rows import DENSE_SIDE, TOP_ACCURACY, Rows
+from ...numerics.rows import Rows
 
 ROUNDING = 32 * np.finfo(float).eps
 """Deflated eigenvalues below this, times the shorter side and tr S, are what rounding left of zero."""

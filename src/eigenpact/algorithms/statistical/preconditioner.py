@@ -19,8 +19,9 @@ import scipy.linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ...errors import InputError
+from ...numerics.leading import DENSE_SIDE
 from ...numerics.linalg import Array
-from ...numerics.rows import DENSE_SIDE, Rows
+from ...numerics.rows import Rows
 from ...runtime import At, Reply, Site, local
 from ..method import Part
 from ..setup import CENTRE, Setup, rows_of
