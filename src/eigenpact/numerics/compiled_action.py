@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from .linalg import Array
 from .machine_code import LINE, ZEROS, Code, Vectors, as_readable, compiled, memory, processor, vectors
 
-WORTH = 1 << 25
+WORTH = 10_000_000
 """Rows x features x columns from which on compiling the loop is worth its time."""
 
 WHOLE, CHUNK, SHORT = 2048, 1024, 512

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import eigenpact as ep
+from eigenpact.algorithms.graph import tree_krylov
 from eigenpact.errors import NotConvergedWarning
+from eigenpact.numerics import compiled_action
 from eigenpact.numerics.kernels import Kernel, landmark_features, random_features
+from eigenpact.numerics.machine_code import processor
 
 
 def tables_of(sizes=(30, 50, 20, 41, 35, 27, 60), d=6, away=0.0):
@@ -93,3 +96,15 @@ def test_features_of_single_precision_have_components_of_the_exact_ones():
     found = pca.models_["n0"].components
     assert np.linalg.norm(found - vectors @ (vectors.T @ found)) < 1e-5
     np.testing.assert_allclose(np.abs(pca.transform(X)), np.abs((F - F.mean(axis=0)) @ vectors), atol=1e-5)
+
+
+@pytest.mark.skipif(processor() is None, reason="llvmlite is not here, or not for this processor")
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_large_nodes_are_multiplied_by_a_compiled_loop(kind, monkeypatch):
+    """Features as they are, in double precision."""
+    rng = np.random.default_rng(3)
+    F, B = rng.standard_normal((90, 130)).astype(kind), rng.standard_normal((130, 5))
+    centre = rng.standard_normal(130)
+    W = F.astype(float) - centre
+    monkeypatch.setattr(compiled_action, "WORTH", 1)
+    np.testing.assert_allclose(tree_krylov._product(F, centre, B), W.T @ (W @ B), rtol=0, atol=1e-11)

@@ -57,6 +57,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...numerics.certificate import certify
+from ...numerics.compiled_action import NarrowProducts, worth_compiling
 from ...numerics.either import action_there
 from ...numerics.elsewhere import is_elsewhere
 from ...numerics.krylov_space import KrylovSpace
@@ -117,6 +118,9 @@ def _product(F: Any, centre: Array, B: Array) -> Array:
     if is_elsewhere(F):
         G, sums = action_there(F, B, centre @ B)
         return np.asarray(G - np.outer(centre, sums))
+    if worth_compiling(*F.shape, B.shape[1]):
+        G, sums = NarrowProducts(B, centre @ B).over(iter([F]))
+        return np.asarray(G - centre[:, None] * sums)
     double = F.dtype == np.float64
     rows, width = _tile(*B.shape, double)
     if double and len(F) <= rows and width == len(B):  # many small nodes: one tile each
