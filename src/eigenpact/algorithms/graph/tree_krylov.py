@@ -73,6 +73,9 @@ from .tree import from_root, join, to_root
 METRIC = "metric"
 """Under this name nodes keep R (m x m) if their features are what they keep as "features" times R."""
 
+OFTEN = 10
+"""A node's features are multiplied about so often in a fit, and nodes of one process share a compiled loop."""
+
 FACTS = 3
 """Rows below what comes down: the residual, how the root stands, and eigenvalues."""
 
@@ -118,7 +121,7 @@ def _product(F: Any, centre: Array, B: Array) -> Array:
     if is_elsewhere(F):
         G, sums = action_there(F, B, centre @ B)
         return np.asarray(G - np.outer(centre, sums))
-    if worth_compiling(*F.shape, B.shape[1]):
+    if worth_compiling(OFTEN * len(F), *B.shape):
         G, sums = NarrowProducts(B, centre @ B).over(iter([F]))
         return np.asarray(G - centre[:, None] * sums)
     double = F.dtype == np.float64
