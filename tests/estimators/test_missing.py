@@ -112,6 +112,16 @@ def test_four_sites_are_the_pooled_rows(options: dict[str, Any]) -> None:
     np.testing.assert_allclose(apart.transform(X), together.transform(X), atol=1e-7)
 
 
+def test_rows_without_any_entry_change_nothing() -> None:
+    sites = four_sites(holed(low_rank(200, 6, 2), 0.1))
+    whole = {name: X[~np.isnan(X).all(axis=1)] for name, X in sites.items()}
+    empty = {name: np.insert(X, [0] * len(X), np.nan, axis=0) for name, X in whole.items()}
+    plain, pca = (ep.FederatedPCA(2, missing="em", random_state=0).fit(rows) for rows in (whole, empty))
+    assert (pca.n_samples_seen_, pca.n_rounds_) == (plain.n_samples_seen_, plain.n_rounds_)
+    for name in ("components_", "mean_", "explained_variance_", "noise_variance_"):
+        np.testing.assert_allclose(getattr(pca, name), getattr(plain, name), rtol=1e-9, err_msg=name)
+
+
 def test_secured_sums_give_the_same() -> None:
     X = holed(low_rank(90, 8, 2), 0.2)
     plain, secured = (ep.FederatedPCA(2, missing="em", random_state=0, secure=s).fit(four_sites(X)) for s in (False, True))

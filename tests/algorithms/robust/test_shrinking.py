@@ -13,9 +13,10 @@ import eigenpact as ep
 from eigenpact.algorithms.robust import agreement, doubts, shares, shrinking
 from eigenpact.algorithms.robust.basis import consensus_step, steepest_fall
 from eigenpact.algorithms.robust.entries import fit_scores, remove_errors, typical_sizes
-from eigenpact.algorithms.robust.shrinking import Shrinking, clipped_step, threshold_step
+from eigenpact.algorithms.robust.shrinking import Shrinking, clipped_step, threshold_step, widened_step
 from eigenpact.algorithms.robust.thresholds import LEVELS, Residuals, tally
 from eigenpact.algorithms.setup import keep_centre
+from eigenpact.errors import PolicyError
 from eigenpact.numerics.metrics import largest_sine
 from eigenpact.runtime import COORDINATOR, LocalFunction, Site
 
@@ -285,6 +286,27 @@ def test_missing_entries() -> None:
     np.testing.assert_allclose(S[~gaps["site1"]], sparse["site1"][~gaps["site1"]], atol=1e-7)
 
 
+@pytest.mark.parametrize("options", [{}, {"center": False}, {"solver": "dcf", "max_rounds": 20}], ids=str)
+def test_rows_without_any_entry_change_nothing(options: dict[str, Any]) -> None:
+    """They turned the mean with the seed and made steps too long, so that with as many of them as others no fit came to rest."""
+    rows, _, _ = ep.datasets.corrupted_problem(12, 60, 2, 0.05, sites=2, seed=1)
+    given = rows | ({"void": np.full((1, 12), np.nan)} if "solver" in options else {})  # which averages sites
+    empty = {name: np.insert(X, [0, 7, 20], np.nan, axis=0) for name, X in rows.items()} | {"void": np.full((200, 12), np.nan)}
+    plain, pca = (quietly(ep.RobustPCA(2, random_state=0, **options), sites) for sites in (given, empty))
+    assert pca.n_samples_seen_ == 60
+    assert pca.converged_ or "solver" in options
+    for name in ("components_", "mean_", "explained_variance_", "threshold_", "noise_scale_"):
+        np.testing.assert_allclose(getattr(pca, name), getattr(plain, name), rtol=1e-9, atol=1e-9, err_msg=name)
+    np.testing.assert_allclose(pca.low_rank("void")[0], pca._origin, atol=1e-12)
+
+
+def test_a_doubt_does_not_count_scores_of_rows_without_any_entry() -> None:
+    axis, V = np.array([1.0]), np.vstack([np.ones((3, 1)), np.zeros((4, 1))])
+    X = np.vstack([np.ones((3, 2)), np.full((4, 2), np.nan)])
+    counts = [doubts.score_sizes(Site("a", X[:n], kept(V[:n])), axis, np.float64(2.0)) for n in (3, 7)]
+    np.testing.assert_array_equal(*counts)
+
+
 def test_dense_noise_stops_the_threshold() -> None:
     """With noise the threshold ends at three deviations of it, and the error is of the noise's order."""
     rows, low_rank, _ = ep.datasets.corrupted_problem(100, 400, 5, 0.1, sites=4)
@@ -541,6 +563,22 @@ def test_the_clipped_step_is_a_subspace_iteration_on_clipped_entries() -> None:
     np.testing.assert_allclose(reply.send[1][-1, -1], np.sum(factor**-2))
     power = np.linalg.qr(C.T @ (C @ U))[0]
     assert largest_sine(np.linalg.qr(moved)[0], power) < 1e-12
+
+
+def test_holes_do_not_count_as_entries_that_are_left_as_they_are() -> None:
+    """A reply about a feature whose entries are all cut tells their signs, however many others are missing."""
+    rng = np.random.default_rng(0)
+    X, U = rng.normal(size=(40, 6)), np.linalg.qr(rng.normal(size=(6, 2)))[0]
+    X[:, 0] = 1e3 * np.sign(X[:, 0])
+    X[:20, 0] = np.nan
+    U[0] = 0.0
+    site = Site("a", X, kept(np.zeros((40, 2))), min_rows=5)
+    zero, tau = np.zeros(6), np.float64(5.0)
+    for step in (lambda: clipped_step(site, U, zero, tau), lambda: widened_step(site, U, U, zero, tau)):
+        with pytest.raises(PolicyError, match="the threshold cuts all but fewer entries of a feature"):
+            step()
+    lacking = Site("a", np.where(np.arange(6) == 0, np.nan, X), kept(np.zeros((40, 2))), min_rows=5)
+    assert not np.any(clipped_step(lacking, U, zero, tau).send[0][0]), "of a feature that a site lacks nothing is told"
 
 
 def test_levels_give_quantiles() -> None:

@@ -48,10 +48,14 @@ FEW_DIGITS = 1e-13
     holes=True,
 )
 def sum_observed(site: Site) -> Any:
-    """One, one if the rows are single precision, rows, and by feature the number and the sum of entries that are there."""
-    n, d = site.X.shape
-    seen, sums = np.zeros(d, dtype=np.int64), np.zeros(d)
+    """One, one if the rows are single precision, rows, and by feature the number and the sum of entries that are there.
+
+    Rows without any entry do not count: they say nothing about any model.
+    """
+    d = int(site.X.shape[1])
+    n, seen, sums = 0, np.zeros(d, dtype=np.int64), np.zeros(d)
     for X, here in observed(site.X):
+        n += int(namespace(here).count_nonzero(namespace(here).any(here, axis=1)))
         count = _counts(here)
         centre = _sums(X, here) / np.maximum(1, count)
         sums += count * centre + _sums(X - there(centre, X), here)  # which gives back what a long sum loses

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError
 from ...numerics.blocks import blocks_there
-from ...numerics.elsewhere import is_elsewhere, namespace, to_numpy
+from ...numerics.elsewhere import is_elsewhere, namespace
 from ...numerics.linalg import Array
 from ...runtime import Local, Reply, Site, Sum, local
 from ..medians import (
@@ -52,7 +52,7 @@ from ..medians import (
     values_of,
 )
 from ..method import Part
-from .entries import MEDIANS, entries_there
+from .entries import MEDIANS, count_rows, entries_there, seen_by_feature
 from .thresholds import NORMAL_MEDIAN
 
 Center = Literal["pooled", False]
@@ -73,12 +73,16 @@ SINGLE_ROUNDING = 16.0
 
 @local(sends={"sites": "", "singles": "", "n": "", "observed": "d"}, bound="count", setup=True)
 def count_observed(site: Site) -> Any:
-    """One (to count the sites), one if the rows are single precision, number of rows, and observed entries by feature."""
-    observed = np.zeros(site.X.shape[1], dtype=np.int64)
-    for where, _, seen in blocks_there(site.X, None, None):
-        observed += where.stop - where.start if seen is None else to_numpy(namespace(seen).count_nonzero(seen, axis=0))
+    """One (to count the sites), one if the rows are single precision, number of rows, and observed entries by feature.
+
+    Rows without any entry do not count.
+    """
+    rows, observed = 0, np.zeros(site.X.shape[1], dtype=np.int64)
+    for _, M, seen in blocks_there(site.X, None, None):
+        rows += count_rows(M, seen)
+        observed += seen_by_feature(M, seen)
     single = str(site.X.dtype).endswith("float32")
-    return np.int64(1), np.int64(single), np.int64(site.X.shape[0]), observed
+    return np.int64(1), np.int64(single), np.int64(rows), observed
 
 
 @local(
@@ -151,6 +155,7 @@ class RobustSetup:
     Attributes
     ----------
     n_sites, n_samples, n_features : int
+        Rows without any entry are no samples.
     single : bool
         Whether all rows are single precision.
     observed : (d,) array
@@ -196,10 +201,10 @@ async def agree_robustly(problem: RobustProblem) -> RobustSetup:
     """Agree on counts, centre, scale and the size of an entry."""
     n_sites, n_single, n, observed = await Sum(count_observed)  # round 1
     d = len(observed)
-    check_components(problem.n_components, int(n), d)
     if np.any(observed == 0):
         empty = int(np.flatnonzero(observed == 0)[0])
         raise InputError(f"feature {empty} is missing in every row of every site; leave it out")
+    check_components(problem.n_components, int(n), d)
     centre, scale = np.zeros(d), np.ones(d)
     if problem.center == "pooled":
         centre = await centres(observed)

@@ -63,7 +63,7 @@ from ..parameters import check_positive, check_whole
 from ..solution import State
 from .agreement import RobustSetup
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, check_many, entries_there, trusted
+from .entries import MEDIANS, check_many, count_rows, entries_there, seen_rows, trusted
 from .solution import RobustSolution, Soft, principal_axes
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -85,11 +85,11 @@ CHUNK, MOST_CHUNKS, AT_REST = 10, 100, 1e-10
 def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: Any, K: Any, sweeps: Any) -> Reply:
     """Lines 3 and 4; ``weights`` are lambda, rho and rho / n, and a ``scaled`` eta is divided by the curvature at this site."""
     lam, rho, rho_n = weights.tolist()
-    X, n, ridge = site.X, site.X.shape[0], rho_n * site.X.shape[0]
+    X, n = site.X, site.X.shape[0]
     V = site.kept.get("V")
     objective = None
     for _ in range(int(K)):
-        V_new, descent, value = zeros((n, U.shape[1]), X), zeros(U.shape, X), 0.0
+        V_new, descent, value, rows = zeros((n, U.shape[1]), X), zeros(U.shape, X), 0.0, 0
         U_there = there(U, X)
         for where, M, observed in entries_there(site):
             M /= float(unit)
@@ -98,7 +98,8 @@ def descend(site: Site, U: Array, unit: Any, weights: Array, eta: Any, scaled: A
             V_new[where, :] = V_i
             descent += E.T @ V_i
             value += objective_i
-        V = V_new
+            rows += count_rows(M, observed)
+        V, ridge = V_new, rho_n * rows
         objective = value + 0.5 * ridge * float(np.sum(U * U)) if objective is None else objective
         curvature = spectral_norm(V) ** 2 + ridge if bool(scaled) else 1.0
         U = U + float(eta) / max(curvature, np.finfo(float).tiny) * (to_numpy(descent) - ridge * U)  # (8)
@@ -121,7 +122,7 @@ def score_products(site: Site, U: Array, unit: Any, tau: Any) -> Any:
         xp, V = namespace(M), site.kept["V"][where, :]
         R = M / float(unit) - V @ U_there.T
         W = trusted(R, observed, tau)
-        V_1 = xp.concat([V, full((V.shape[0], 1), 1.0, V)], axis=1)
+        V_1 = kept_where(xp.concat([V, full((V.shape[0], 1), 1.0, V)], axis=1), seen_rows(observed))
         B += V_1.T @ V_1
         here = to_numpy(xp.count_nonzero(W, axis=0)).astype(np.int64)
         by_feature += here

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numerics.either import by_rows, there
+from ...numerics.either import by_rows, kept_where, there
 from ...numerics.linalg import Array, top_eigenpairs
 from ...runtime import Progress, Site, Sum, local
 from ..method import Part
 from .agreement import RobustSetup
+from .entries import MEDIANS, count_rows, entries_there, seen_rows
 from .solution import score_scatter
-from .thresholds import Residuals, tally
+from .thresholds import LEVELS, Residuals, tally
 
 MOSTLY = 0.5
 """A feature of which no more than this share of the observed entries is trusted is lost."""
@@ -36,11 +37,15 @@ SPARSE = 2.0
 """Scores whose root mean square exceeds their robust deviation so many times are errors; it equals it if they are normal."""
 
 
-@local(takes={"axis": "k", "norm": ""}, sends={"counts": "160"}, reads=("V",), bound="count")
+@local(takes={"axis": "k", "norm": ""}, sends={"counts": "160"}, reads=(*MEDIANS, "V"), bound="count")
 def score_sizes(site: Site, axis: Array, norm: Any) -> NDArray[np.int64]:
     """The scores along an axis, counted by size, down from the norm of those of all sites."""
-    V = site.kept["V"]
-    return tally(by_rows(V @ there(axis, V))[:, None], 0, float(norm))
+    V, counts = site.kept["V"], np.zeros(LEVELS, dtype=np.int64)
+    along = by_rows(V @ there(axis, V))[:, None]
+    for where, M, observed in entries_there(site):
+        scores = kept_where(along[where, :], seen_rows(observed))
+        counts += tally(scores, int(M.shape[0]) - count_rows(M, observed), float(norm))
+    return counts
 
 
 async def doubt_about(U: Array, B: Array, axes: Array, trusted: NDArray[Any], setup: RobustSetup, rounds: int) -> tuple[int, str]:

@@ -33,7 +33,7 @@ from ...numerics.either import (
     with_rows,
     zeros,
 )
-from ...numerics.elsewhere import namespace
+from ...numerics.elsewhere import namespace, to_numpy
 from ...numerics.linalg import Array
 from ...numerics.rows import block_rows
 from ...runtime import Site
@@ -71,15 +71,39 @@ def trusted(R: Any, observed: Any, threshold: Any) -> Any:
     return W if observed is None else W & observed
 
 
+def seen_by_feature(M: Any, observed: Any) -> NDArray[np.int64]:
+    """How many entries of each feature of a block M (n x d) are there (d,)."""
+    if observed is None:
+        return np.full(M.shape[1], M.shape[0])
+    return to_numpy(namespace(observed).count_nonzero(observed, axis=0)).astype(np.int64)
+
+
+def seen_rows(observed: Any) -> Any:
+    """Of which rows (n x 1) any entry is there; None if all are whole.
+
+    A row without any is none: its scores would be whatever they began with, and means and variances with them.
+
+    >>> seen_rows(np.array([[True, False], [False, False]])).tolist()
+    [[True], [False]]
+    """
+    return None if observed is None else namespace(observed).any(observed, axis=1, keepdims=True)
+
+
+def count_rows(M: Any, observed: Any) -> int:
+    """How many rows of a block M (n x d) have any entry."""
+    return int(M.shape[0]) if observed is None else int(namespace(observed).count_nonzero(seen_rows(observed)))
+
+
 def check_many(by_feature: NDArray[np.int64], least: int) -> None:
     """Withhold a reply about fewer than ``least`` trusted entries of a feature, unless there is none."""
     if np.any((by_feature > 0) & (by_feature < least)):
         raise PolicyError(f"rule min_rows = {least}: the threshold trusts fewer entries of a feature; the reply is withheld")
 
 
-def check_not_all_cut(inside: NDArray[np.int64], least: int) -> None:
-    """Withhold a reply in which fewer than ``least`` entries of a feature are left as they are: the others would be signs."""
-    if least > 1 and np.any(inside < least):
+def check_not_all_cut(inside: NDArray[np.int64], seen: NDArray[np.int64], least: int) -> None:
+    """Withhold a reply in which fewer than ``least`` of a feature's entries that are ``seen`` are left as they are, unless there
+    is none: the others would be signs."""
+    if least > 1 and np.any((inside < least) & (seen > 0)):
         raise PolicyError(
             f"rule min_rows = {least}: the threshold cuts all but fewer entries of a feature; the reply is withheld"
         )

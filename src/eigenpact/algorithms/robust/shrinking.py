@@ -82,7 +82,17 @@ from ..solution import State
 from .agreement import RobustSetup
 from .basis import Fall, beside, consensus_step, moved, steepest_fall
 from .doubts import DOUBTS, doubt_about
-from .entries import MEDIANS, check_many, check_not_all_cut, entries_there, fit_scores, trusted, typical_sizes
+from .entries import (
+    MEDIANS,
+    check_many,
+    check_not_all_cut,
+    entries_there,
+    fit_scores,
+    seen_by_feature,
+    seen_rows,
+    trusted,
+    typical_sizes,
+)
 from .solution import RobustSolution, principal_axes, score_scatter
 from .thresholds import LEVELS, START, Residuals, tally
 
@@ -142,7 +152,7 @@ def threshold_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
         V[where, :] = V_here
         W = xp.astype(trusted(R, observed, tau), xp.float64)
         R *= W
-        V_1 = xp.concat([V_here, full((R.shape[0], 1), 1.0, R)], axis=1)
+        V_1 = kept_where(xp.concat([V_here, full((R.shape[0], 1), 1.0, R)], axis=1), seen_rows(observed))
         G += (V_1.T @ R).T
         B += V_1.T @ V_1
         here = to_numpy(V_1[:, -1] @ W).astype(np.int64)  # sums of ones are exact, and products quicker than counting
@@ -157,14 +167,15 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
     """Line 2."""
     (d, k), X, tau = U.shape, site.X, float(tau)
     V, G, B = zeros((X.shape[0], k), X), zeros((d, k + 1), X), zeros((k + 1, k + 1), X)
-    inside, U_there, m = np.zeros(d, dtype=np.int64), there(U, X), there(shift, X)
+    inside, seen, U_there, m = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64), there(U, X), there(shift, X)
     for where, whole, observed in entries_there(site):
         xp = namespace(whole)
         whole -= m
         factor = START * typical_sizes(whole, observed) / (tau or 1.0)  # tau is 0 where no entry differs from its median
         factor = xp.where(factor > 1.0, factor, 1.0)
         M = whole / factor
-        inside += to_numpy(xp.count_nonzero(abs(M) <= tau, axis=0)).astype(np.int64)
+        inside += seen_by_feature(M, trusted(M, observed, tau))
+        seen += seen_by_feature(M, observed)
         M = cut_back(M, tau, into=M)
         if observed is None:
             scores = M @ U_there
@@ -172,15 +183,15 @@ def clipped_step(site: Site, U: Array, shift: Array, tau: Any) -> Reply:
         else:
             scores, R = fit_scores(M, observed, U_there, zeros((M.shape[0], k), M), STEPS)
             R = kept_where(R, observed)
-        V_1 = xp.concat([scores, 1.0 / factor], axis=1)
+        V_1 = kept_where(xp.concat([scores, 1.0 / factor], axis=1), seen_rows(observed))
         G += (V_1.T @ R).T
         B += V_1.T @ V_1
         large = rows_where(factor[:, 0] > 1)
-        seen, left, of_large, by = (take(array, large) for array in (observed, whole, scores, factor))
-        explained = [xp.count_nonzero(trusted(left - V_j @ U_there.T, seen, tau), axis=1) for V_j in (of_large * by, of_large)]
+        has, left, of_large, by = (take(array, large) for array in (observed, whole, scores, factor))
+        explained = [xp.count_nonzero(trusted(left - V_j @ U_there.T, has, tau), axis=1) for V_j in (of_large * by, of_large)]
         of_large = of_large * xp.where((explained[0] >= explained[1])[:, None], by, 1.0)
         V[where, :] = with_rows(scores, large, of_large)
-    check_not_all_cut(inside, site.min_rows)
+    check_not_all_cut(inside, seen, site.min_rows)
     return Reply((to_numpy(G), to_numpy(B)), keep={"V": V})
 
 
@@ -196,15 +207,16 @@ def widened_step(site: Site, U: Array, N: Array, shift: Array, tau: Any) -> Repl
     q, X, tau = U.shape[1], site.X, float(tau)
     V, G = zeros((X.shape[0], q + N.shape[1]), X), zeros(N.shape, X)
     V[:, :q] = site.kept["V"][:, :q]
-    inside = np.zeros(len(N), dtype=np.int64)
+    inside, seen = (np.zeros(len(N), dtype=np.int64) for _ in range(2))
     U_there, N_there, m = (there(a, X) for a in (U, N, shift))
     for where, M, observed in entries_there(site):
         R = M - m - V[where, :q] @ U_there.T
-        inside += to_numpy(namespace(R).count_nonzero(abs(R) <= tau, axis=0)).astype(np.int64)
+        inside += seen_by_feature(R, trusted(R, observed, tau))
+        seen += seen_by_feature(R, observed)
         R = kept_where(cut_back(R, tau, into=R), observed)
         V[where, q:] = R @ N_there
         G += R.T @ V[where, q:]
-    check_not_all_cut(inside, site.min_rows)
+    check_not_all_cut(inside, seen, site.min_rows)
     return Reply(to_numpy(G), keep={"V": V})
 
 
