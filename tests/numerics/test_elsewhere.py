@@ -76,11 +76,14 @@ def test_holes_are_filled_there_too():
     np.testing.assert_allclose(elsewhere.components_, here.components_, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize(("bad", "missing"), [(np.nan, "refuse"), (np.inf, "mean")])
-def test_what_cannot_be_used_is_refused_by_name(bad, missing):
+@pytest.mark.parametrize(
+    ("bad", "missing", "advice"),
+    [(np.nan, "refuse", "let the fit handle missing ones .*missing='em'"), (np.inf, "mean", "a division by zero or an overflow")],
+)
+def test_what_cannot_be_used_is_refused_by_name(bad, missing, advice):
     X = HERE["site1"].copy()
     X[2, 3] = bad
-    with pytest.raises(InputError, match=r"site 'site1': 1 entries are .*infinite"):
+    with pytest.raises(InputError, match=rf"site 'site1': 1 entries are .*infinite.*{advice}"):
         ep.FederatedPCA(2, missing=missing).fit({"site0": there(HERE["site0"]), "site1": there(X)})
 
 

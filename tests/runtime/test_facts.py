@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -155,6 +156,46 @@ def test_a_full_disk_is_told() -> None:
         with pytest.raises(FileError, match="No space left on device; set TMPDIR to a folder on a larger disk"):
             action()
     hidden.close()
+
+
+def test_what_encrypts_a_place_is_used_once_even_if_writing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = HiddenArrays()
+    with monkeypatch.context() as failing:
+        failing.setattr(hidden, "_file", Full(hidden._file))
+        with pytest.raises(FileError):
+            hidden.add(np.ones(3))
+    assert hidden.add(np.ones(3)) == 24
+    assert hidden.read(24, (3,)).tolist() == [1.0, 1.0, 1.0]
+    hidden.close()
+
+
+class FullDisk(io.RawIOBase):
+    """A file on a full disk, below the memory in which Python collects what is to be written."""
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, _whence: int = 0) -> int:
+        return offset
+
+    def write(self, _data: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_disk_that_is_full_below_the_buffer_is_told(monkeypatch: pytest.MonkeyPatch, too_many: None) -> None:  # noqa: ARG001
+    """Closing the file tries to write once more, and must not hide what was said of it."""
+    made: list[Any] = []
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: made.append(io.BufferedRandom(FullDisk())) or made[-1])
+    rows = np.random.default_rng(0).standard_normal((6, 4))
+    with pytest.raises(FileError, match="No space left on device; set TMPDIR to a folder on a larger disk"):
+        ep.FederatedPCA(2).fit([rows, rows + 1, rows + 2])
+    assert [file.closed for file in made] == [True]
 
 
 def test_a_file_that_ends_early_is_told() -> None:

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from ..data.agreement import Agreement, Columns, SitePlan, agree_on_features, check_gaps
 from ..data.checks import (
+    FOR_INFINITE,
+    FOR_MISSING,
     check_finite,
     check_not_masked,
     check_numeric,
@@ -300,8 +302,10 @@ def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> A
         table = xp.astype(table, xp.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(xp.isfinite(xp.sum(table)))  # no entry is NaN or infinite then; a sum that is may have overflowed
-    bad = 0 if finite else int(xp.sum(xp.astype(xp.isinf(table) if missing else ~xp.isfinite(table), xp.int64)))
+    infinite, nans = (0, 0) if finite else (int(xp.count_nonzero(mark(table))) for mark in (xp.isinf, xp.isnan))
+    bad = infinite + (0 if missing else nans)
     if bad:
         what = "infinite" if missing else "NaN or infinite"
-        raise InputError(f"{whose}: {bad} entries are {what}; drop those rows or fill them in")
+        advice = [*([FOR_MISSING] if bad > infinite else []), *([FOR_INFINITE] if infinite else [])]
+        raise InputError(f"{whose}: {bad} entries are {what}; only finite numbers are allowed: {'. '.join(advice)}")
     return table

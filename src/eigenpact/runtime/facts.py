@@ -14,6 +14,7 @@ import secrets
 import tempfile
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,14 @@ class HiddenArrays:
     def add(self, a: Array) -> int:
         """Write an array to the end of the file; where it begins."""
         at = self._end
+        self._end += a.nbytes  # also where writing fails: what encrypts a place is used once
         hidden = a.view(np.uint64) ^ self._stream(a, at)
         try:
             self._go_to(at)
             self._file.write(hidden.data)
         except OSError as error:
             raise _told(error) from error
-        self._end = self._place = at + a.nbytes
+        self._place = self._end
         return at
 
     def read(self, at: int, shape: tuple[int, ...]) -> Array:
@@ -78,9 +80,10 @@ class HiddenArrays:
         return found
 
     def close(self) -> None:
-        """Delete the file, and forget the key."""
+        """Delete the file, and forget the key; what is still to be written, perhaps to a full disk, is wanted no more."""
         self._key = b""
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
     def _go_to(self, at: int) -> None:
         if self._place != at:

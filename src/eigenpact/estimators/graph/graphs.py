@@ -59,17 +59,25 @@ def _built(graph: Any, nodes: list[str]) -> Any:
     if isinstance(graph, networkx.Graph):
         return graph
     if isinstance(graph, Mapping):
-        edges = [(a, b) for a, others in graph.items() for b in others]
+        edges = [(a, b) for a, others in graph.items() for b in _neighbours(a, others)]
     elif isinstance(graph, Iterable):
         edges = list(graph)
     else:
         raise InputError(f"graph={graph!r} must be a networkx Graph, a list of edges or a short name: {SHORT_NAMES}")
-    if not all(len(edge) == 2 for edge in edges):
-        raise InputError("graph: every edge is a pair of node names")
+    wrong = [edge for edge in edges if not isinstance(edge, Collection) or len(edge) != 2]
+    if wrong:
+        raise InputError(f"graph: every edge is a pair of node names such as ('north', 'south'), and {wrong[0]!r} is none")
     built = networkx.Graph()
     built.add_nodes_from(nodes)
     built.add_edges_from((str(a), str(b)) for a, b in edges)
     return built
+
+
+def _neighbours(node: Any, others: Any) -> Iterable[Any]:
+    """The neighbours that are named for a node."""
+    if isinstance(others, str) or not isinstance(others, Iterable):
+        raise InputError(f"graph: the neighbours of {node!r} are a list of node names, not {others!r}")
+    return others
 
 
 def _named(text: str, n: int) -> Any:
