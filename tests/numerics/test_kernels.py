@@ -66,6 +66,23 @@ def test_single_precision_where_angles_allow_it() -> None:
     assert Kernel("laplacian", 1 / 600).random_features(X, 512, 0, exact=False).dtype == np.float64  # some frequencies are large
 
 
+@pytest.mark.parametrize("far", [0.0, 3.0, 30.0, 1e3, 1e5])
+def test_features_in_single_precision_have_six_digits_however_far_rows_lie(far: float) -> None:
+    """At thirty and more times their spread three were lost, and a fit of their components was said to have converged."""
+    kernel, X = Kernel("rbf", 0.05), np.random.default_rng(0).normal(size=(2100, 8)) + far
+    found, wanted = kernel.random_features(X, 1024, 0, exact=False), kernel.random_features(X, 1024, 0)
+    assert found.dtype == np.float32
+    assert np.abs(found - wanted).max() < 1e-5 / np.sqrt(1024)
+
+
+@pytest.mark.parametrize("unit", [1e-60, 1e-42, 1e-15, 1e15, 1e39, 1e60])
+def test_features_in_single_precision_do_not_depend_on_units(unit: float) -> None:
+    """They were not numbers where single precision overflows, or has no digits near zero."""
+    X = np.random.default_rng(0).normal(size=(2100, 8))
+    found = Kernel("rbf", 0.05 / unit / unit).random_features(unit * X, 1024, 0, exact=False)
+    assert np.abs(found - Kernel("rbf", 0.05).random_features(X, 1024, 0)).max() < 1e-5 / np.sqrt(1024)
+
+
 def test_a_table_whose_squares_overflow_has_a_kernel_all_the_same() -> None:
     X = 1e160 * np.random.default_rng(0).normal(size=(5, 5))
     K = Kernel("rbf", 1e-320)(X, X)

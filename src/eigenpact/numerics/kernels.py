@@ -29,6 +29,12 @@ CACHED_ENTRIES = 1 << 15
 WORTH_ROUNDING = 1 << 24
 """Angles are looked at, whether single precision will do, where they take so many multiplications."""
 
+NEAR = 10.0
+"""The square of the mean of rows over their variance up to which angles in single precision have digits enough as they are."""
+
+UNITS = 1e-36, 1e36
+"""Values of gamma between which neither rows nor frequencies overflow in single precision, or lose digits near zero."""
+
 FAR_FROM_SINGULAR = 1e8
 """A condition number with which the inverse of a Cholesky factor has half of all digits at least."""
 
@@ -100,18 +106,20 @@ class Kernel:
 
         It will do if its rounding errors, at their worst, are a quarter of what inner products of features are off by from the
         kernel anyway, as a share of how far angles spread; and if the product is large enough to take longer in double precision.
-        Far from zero what all rows share, the angles of their mean, is made in double precision.
+        Far from zero, for their spread, what all rows share, the angles of their mean, is made in double precision.
         """
         frequencies, (n, d) = self.frequencies(X.shape[1], count, seed), X.shape
-        if exact or self.name != "rbf" or X.size * count < WORTH_ROUNDING:
+        suits = self.name == "rbf" and UNITS[0] <= self.gamma <= UNITS[1]
+        if exact or not suits or X.size * count < WORTH_ROUNDING:
             return random_features(X, frequencies)
         rounded, longest = _rounded_frequencies(self.name, self.gamma, d, count, seed)
 
         def will_do(rows: Array, shared: float) -> bool:
             squares = np.einsum("ij,ij->i", rows, rows)
             error = (longest * float(np.sqrt(squares.max())) * (d + 2) + 2 * np.pi) * np.finfo(np.float32).eps / 2
-            spread = float(np.sqrt(2 * self.gamma * max(0.0, float(squares.sum()) / n - shared)))
-            return bool(4 * error * np.sqrt(2 * count) < min(1.0, spread))
+            varied = max(0.0, float(squares.sum()) / n - shared)
+            spread = float(np.sqrt(2 * self.gamma * varied))
+            return shared <= NEAR * varied and bool(4 * error * np.sqrt(2 * count) < min(1.0, spread))
 
         if will_do(X, float(np.einsum("i,i", centre := X.mean(axis=0), centre))):
             return random_features(X, rounded)
