@@ -10,12 +10,13 @@ Rounds
     3. stop if residuals over the gap are as small as asked for; else grow the space from V as krylov does (``expansion.py``)
 
 When it is right
-    The eigenvalues of Y Y^T are known up to rounding: a sum of d products is off by at most d / 2 eps of the sum of their sizes,
-    in whatever order it is made, and Y Y^T by that share of its trace.  Rows that hold one large number and then many small ones
+    The eigenvalues of Y Y^T are known up to rounding, or a Cholesky factor proves that none was missed, up to n eps of the trace
+    (``numerics/few_of_inner_products.py``).  A sum of d products is off by at most d / 2 eps of the sum of their sizes, in
+    whatever order it is made, and Y Y^T by that share of its trace.  Rows that hold one large number and then many small ones
     showed 56 eps.  So no direction is missed whose variance exceeds that of component k + 1 by more.  Line 2 is a product with
     the rows themselves, so the residuals are those of C.  With mu the sum of Ritz value k + 1, its residual and (``ROUNDING`` +
-    d / 2) eps tr C, the sine of the angle is at most the root of the sum of (||r_j|| / (theta_j - mu))^2 over j <= k.  Where the
-    gap is no larger than rounding, or the angle larger than asked for, line 3 goes on, and its certificate decides.
+    n + d / 2) eps tr C, the sine of the angle is at most the root of the sum of (||r_j|| / (theta_j - mu))^2 over j <= k.  Where
+    the gap is no larger than rounding, or the angle larger than asked for, line 3 goes on, and its certificate decides.
 
 Leaves the site
     Nothing: ``At`` is used for a site in the coordinator's own process only, and it is the only one.
@@ -71,7 +72,8 @@ async def _confirmed(setup: Setup, V: Array, goal: Goal) -> Solution | None:
     k = V.shape[1] - 1
     ritz = KrylovSpace(V, await Sum(scatter_action, V)).ritz(lambda _: k + 1)
     lengths = np.maximum(np.linalg.norm(ritz.residual, axis=0), np.maximum(EPS * np.abs(ritz.values), setup.noise))
-    behind = float(ritz.values[k] + lengths[k]) + (ROUNDING + setup.n_features / 2) * EPS * setup.trace
+    rounding = (ROUNDING + setup.n_samples + setup.n_features / 2) * EPS * setup.trace
+    behind = float(ritz.values[k] + lengths[k]) + rounding
     gaps = ritz.values[:k] - behind
     angle = min(1.0, float(np.linalg.norm(lengths[:k] / gaps))) if gaps[-1] > 0 else None
     Z, values = np.ascontiguousarray(ritz.Z[:, :k]), np.maximum(ritz.values[:k], 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .blas import limited_blas
+from .few_of_inner_products import leading_of_inner_products
 from .linalg import Array, orthonormalize, top_eigenpairs
 from .rows import Rows
 
@@ -15,5 +16,7 @@ def leading_of_few_rows(rows: Rows, k: int) -> Array:
     thread, so that results have the same bits however many there are.
     """
     with limited_blas(1):
-        _, U = top_eigenpairs(rows.row_products(), k)
+        K = rows.row_products()
+        U = leading_of_inner_products(K, k)
+        U = top_eigenpairs(K, k)[1] if U is None else U
         return orthonormalize(rows.transposed_action(U))
