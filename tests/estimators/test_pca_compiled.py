@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import eigenpact as ep
-from eigenpact.numerics import compiled_action, compiled_sparse, sparse_rows
+from eigenpact.numerics import compiled_action, compiled_parts, compiled_sparse, compiled_triangle, sparse_rows, whole_gram
 from eigenpact.numerics.compiled_action import NarrowProducts
 from eigenpact.numerics.machine_code import VARIABLE, processor
 from eigenpact.numerics.metrics import largest_sine
@@ -88,6 +88,45 @@ def test_fits_are_the_same_without_compiled_loops(
             assert ("dense float32" in used) == (tol is not None and rows.startswith("float32"))
     one, other = fits
     assert one.n_rounds_ == other.n_rounds_
+    np.testing.assert_allclose(one.components_, other.components_, rtol=0, atol=exact if tol is None else early)
+    np.testing.assert_allclose(one.explained_variance_, other.explained_variance_, rtol=1e-6 if tol else 1e-9)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Every scatter matrix is worth a compiled loop where loops are compiled; tells the precisions of those."""
+    monkeypatch.setattr(compiled_triangle, "WORTH", 1)
+    given, triangle = list[str](), compiled_triangle.compiled_triangle
+
+    def told(blocks: Any, d: int, precision: Any, *centres: Any) -> Any:
+        given.append(str(precision))
+        return triangle(blocks, d, precision, *centres)
+
+    for module in (compiled_parts, whole_gram):
+        monkeypatch.setattr(module, "compiled_triangle", told)
+    yield given
+    monkeypatch.undo()
+    processor.cache_clear()
+
+
+@pytest.mark.parametrize("tol", [None, 1e-4])
+@pytest.mark.parametrize("rows", [rows for rows in ROWS if not rows.startswith("sparse")])
+def test_scatter_matrices_are_the_same_without_compiled_loops(
+    rows: str, tol: float | None, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By gram, of rows in single precision, in double precision and as bytes."""
+    make, exact, early = ROWS[rows]
+    X = np.concatenate([make()] * 3)
+    fits = []
+    for said in ("yes", "no"):
+        monkeypatch.setenv(VARIABLE, said)
+        processor.cache_clear()
+        del made[:]
+        fits.append(ep.FederatedPCA(4, solver="gram", tol=tol, random_state=0).fit({"A": X[:500], "B": X[500:]}))
+        assert bool(made) == (said == "yes"), made
+        if said == "yes" and rows != "bytes":
+            assert ("float32" in made) == rows.startswith("float32")  # there are many rows for each feature
+    one, other = fits
     np.testing.assert_allclose(one.components_, other.components_, rtol=0, atol=exact if tol is None else early)
     np.testing.assert_allclose(one.explained_variance_, other.explained_variance_, rtol=1e-6 if tol else 1e-9)
 

@@ -53,6 +53,19 @@ def test_a_feature_far_from_its_first_rows_keeps_its_digits() -> None:
     np.testing.assert_allclose(Rows(X).about_mean()[2], squares, rtol=1e-12)
 
 
+def test_long_columns_of_few_distinct_numbers_keep_their_digits() -> None:
+    """All sums of so many rows are rounded the same way: four digits were lost where the first rows were unlike the others."""
+    X = np.full((1 << 22, 1), 0.1)
+    X[::7], X[:5] = 0.7, 0.3
+    values, counts = np.unique(X, return_counts=True)
+    exact = values.astype(np.longdouble)
+    mean = (exact @ counts) / len(X)
+    sums, own, within = Rows(X).about_mean()
+    np.testing.assert_allclose(sums, float(exact @ counts), rtol=5e-15)
+    np.testing.assert_allclose(own.sum(axis=0), float(mean), rtol=5e-15)
+    np.testing.assert_allclose(within, float((exact - mean) ** 2 @ counts), rtol=1e-14)
+
+
 @pytest.mark.parametrize("d", [3, 700, 60_000])
 def test_threads_and_sources_have_the_same_bits(d: int) -> None:
     X = np.random.default_rng(d).standard_normal((3_000_000 // d + 7, d))

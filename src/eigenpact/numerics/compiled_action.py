@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .compiled_copy import put_centred
 from .linalg import Array
 from .machine_code import LINE, ZEROS, Code, Vectors, as_readable, compiled, memory, processor, vectors
 
@@ -238,19 +239,10 @@ class _Loop:
         def one_row(r: str) -> None:
             begin = code.times(chunk, plan.chunk)
             features = code.least(code.minus(plan.d, begin), plan.chunk)
-            whole = code.times(code.over(features, kind.lanes), kind.lanes)
             source = code.at("%X", code.plus(code.times(code.plus(first, r), "%stride"), begin), self.read)
             to, centre = self.row("%tile", chunk, r), code.at("%centres", begin, kind)
-
-            def entries(j: str, read: str, made: str) -> None:
-                value = code.convert(code.load(read, code.at(source, j, self.read), self.read.size), read, made)
-                for number in range(self.centres):
-                    there = code.at(centre, code.plus(j, number * plan.features), kind)
-                    value = code.new(f"fsub {made} {value}, {code.load(made, there, kind.size)}")
-                code.store(made, value, code.at(to, j, kind), kind.size)
-
-            code.loop(0, whole, kind.lanes, lambda j: entries(j, self.read.type, kind.type), may_be_empty=True)
-            code.loop(whole, features, 1, lambda j: entries(j, self.read.number, kind.number), may_be_empty=True)
+            centres = [code.at(centre, number * plan.features, kind) for number in range(self.centres)]
+            put_centred(code, features, source, self.read, to, kind, centres)
             if plan.chunks > 1:
                 code.loop(features, plan.chunk, 1, lambda j: self.zero(code.at(to, j, kind)), may_be_empty=True)
 

@@ -2,7 +2,8 @@
 
 numpy passes over a block four times: to convert, centre, square and add it up.  Here some vectors of columns lie in registers,
 for up to ``LONG`` rows at a time, whose sums are added to those of all rows: equal numbers in a long sum are all rounded the same
-way.  Sums are made in double precision.
+way.  What rounding takes from the sums of all rows, of which a part may have millions, is added up beside them.  Sums are
+made in double precision.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ def compiled_moments(blocks: Iterator[Any], centre: Array, long: int) -> tuple[A
     here, double = processor(), np.dtype(np.float64)
     if here is None:
         raise RuntimeError("loops are not compiled on this machine")
-    centre, found = np.ascontiguousarray(centre, dtype=np.float64), np.zeros((2, len(centre)))
+    centre, found = np.ascontiguousarray(centre, dtype=np.float64), np.zeros((2, 2, len(centre)))
     for X in blocks:
         X = as_readable(X)
         if X.size:
             kernel = _kernel(here.wide // double.itemsize, X.dtype)
             kernel(X.ctypes.data, *X.shape, X.strides[0] // X.itemsize, long, centre.ctypes.data, found.ctypes.data)
-    return found[0], found[1]
+    sums, squares = found[0] + np.where(np.isfinite(found[1]), found[1], 0.0)
+    return sums, squares
 
 
 @lru_cache(maxsize=len(NUMBERS))
@@ -84,8 +86,10 @@ def _code(lanes: int, read: np.dtype[Any]) -> Code:
 
             found = code.sums(0, rows, kind, [ZEROS] * (2 * abreast), of_row)
             for v, place in enumerate(places):
-                code.add_to(code.at("%found", place, kind), found[2 * v], kind)
-                code.add_to(code.at("%found", code.plus(place, "%d"), kind), found[2 * v + 1], kind)
+                for number in range(2):
+                    at_sum = code.plus(place, code.times("%d", number))
+                    lost = code.at("%found", code.plus(at_sum, code.times("%d", 2)), kind)
+                    code.add_carefully(code.at("%found", at_sum, kind), lost, found[2 * v + number], kind)
 
         begin: str | int = 0
         for kind, abreast in ((vectors(double, lanes), ABREAST), (vectors(double, lanes), 1), (vectors(double, 1), 1)):

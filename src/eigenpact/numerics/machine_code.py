@@ -58,6 +58,11 @@ class Processor:
     wide: int
     registers: int
 
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether it has an instruction for sums of products of bytes, of its widest registers."""
+        return f"+{'avx512vnni' if self.wide == 64 else 'avxvnni'}" in self.features.split(",")
+
 
 @cache
 def processor() -> Processor | None:
@@ -137,6 +142,9 @@ def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:
     return Vectors(*NUMBERS[kind], lanes)
 
 
+BYTES = "@llvm.x86.avx512.vpdpbusd"
+"""What LLVM's names of functions of bytes begin with."""
+
 ZEROS = "zeroinitializer"
 """A vector of zeros."""
 
@@ -204,14 +212,24 @@ class Code:
         """Put a value there."""
         self.put(f"store {kind} {value}, ptr {address}, align {align}")
 
-    def ask_for(self, address: str) -> None:
-        """Have what lies there brought to the nearest cache."""
-        self.put(f"call void @llvm.prefetch(ptr {address}, i32 0, i32 3, i32 1)")
+    def ask_for(self, address: str, *, near: bool = True) -> None:
+        """Have what lies there brought to the nearest cache, or to the one behind it."""
+        self.put(f"call void @llvm.prefetch(ptr {address}, i32 0, i32 {3 if near else 2}, i32 1)")
 
     def add_to(self, address: str, value: str, of: Vectors) -> None:
         """Add a vector to what lies there."""
         old = self.load(of.type, address, of.size)
         self.store(of.type, self.new(f"fadd {of.type} {old}, {value}"), address, of.size)
+
+    def add_carefully(self, address: str, lost: str, value: str, of: Vectors) -> None:
+        """Add a vector to what lies there, and what rounding takes from the sum to what lies at ``lost`` (Knuth's two-sum)."""
+        old = self.load(of.type, address, of.size)
+        total = self.new(f"fadd {of.type} {old}, {value}")
+        added = self.new(f"fsub {of.type} {total}, {old}")
+        before = self.new(f"fsub {of.type} {total}, {added}")
+        rests = [self.new(f"fsub {of.type} {one}, {other}") for one, other in ((old, before), (value, added))]
+        self.add_to(lost, self.new(f"fadd {of.type} {rests[0]}, {rests[1]}"), of)
+        self.store(of.type, total, address, of.size)
 
     def spread(self, of: Vectors, address: str) -> str:
         """A vector of the number that lies there, again and again."""
@@ -227,14 +245,17 @@ class Code:
         return value if old == "i64" else self.new(f"sext {old} {value} to i64")
 
     def convert(self, value: str, old: str, new: str) -> str:
-        """A number, or a vector of them, of single or double precision, as one of the ``new`` kind."""
-        if old == new:
-            return value
-        return self.new(f"{'fpext' if 'double' in new else 'fptrunc'} {old} {value} to {new}")
+        """A number, or a vector of them, as one of the ``new`` kind: of single or double precision, if they differ."""
+        how = "sitofp" if "i32" in old else "fpext" if "double" in new else "fptrunc"
+        return value if old == new else self.new(f"{how} {old} {value} to {new}")
 
     def plus_product(self, of: Vectors, a: str, b: str, c: str) -> str:
         """The vector a b + c, rounded once."""
         return self.new(f"call {of.type} @llvm.fma.{of.suffix}({of.type} {a}, {of.type} {b}, {of.type} {c})")
+
+    def plus_products_of_bytes(self, of: Vectors, a: str, b: str, c: str) -> str:
+        """The vector c of whole numbers of 32 bits and, for each, the products of four bytes of a with four signed ones of b."""
+        return self.new(f"call {of.type} {BYTES}.{32 * of.lanes}({of.type} {c}, {of.type} {a}, {of.type} {b})")
 
     def loop(
         self, begin: str | int, end: str | int, step: str | int, body: Callable[[str], Any], *, may_be_empty: bool = False
@@ -349,9 +370,10 @@ def _text(code: Code, parameters: Sequence[str]) -> str:
     """The module as LLVM reads it."""
     names = ", ".join(kind + (" noalias" if kind == "ptr" else "") + f" %{name}" for kind, name in map(str.split, parameters))
     body = "\n".join(code.lines)
-    vectors = [Vectors(number, size, lanes) for number, size in NUMBERS.values() for lanes in (1, 2, 4, 8, 16)]
-    used = [of for of in vectors if f"@llvm.fma.{of.suffix}(" in body]
-    declared = "\n".join(f"declare {of.type} @llvm.fma.{of.suffix}({of.type}, {of.type}, {of.type})" for of in used)
+    kinds = [Vectors(number, size, lanes) for number, size in NUMBERS.values() for lanes in (1, 2, 4, 8, 16)]
+    functions = [(of.type, f"@llvm.fma.{of.suffix}") for of in kinds]
+    functions += [(f"<{lanes} x i32>", f"{BYTES}.{32 * lanes}") for lanes in (8, 16)]
+    declared = "\n".join(f"declare {kind} {name}({kind}, {kind}, {kind})" for kind, name in functions if f"{name}(" in body)
     return f"""{declared}
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.prefetch(ptr, i32, i32, i32)

@@ -21,7 +21,8 @@ from . import device_rows
 from .column_moments import AT_ONCE, FIRST, about_their_mean, block_moments, moments, weighted_sums
 from .compiled_action import NarrowProducts, worth_compiling
 from .compiled_moments import worth_compiling as moments_compiled
-from .compiled_parts import moments_of, products_of
+from .compiled_parts import moments_of, products_of, triangle_of
+from .compiled_triangle import worth_compiling as triangle_compiled
 from .elsewhere import by_row, like, namespace, on_cpu, to_numpy
 from .leading import top_of
 from .linalg import Array, mirrored
@@ -91,11 +92,8 @@ class Rows:
         if not self.sparse and self.weights is None and not device_rows.sums_there(self.X):
             few = max(1, AT_ONCE // max(1, self.d))
             step = min(few, block_rows(self.d)) if on_cpu(self.X) else self._block_rows()
-            return about_their_mean(
-                self.n,
-                to_numpy(self.X[: min(FIRST, self.n), :]),
-                lambda centre: self._moments_about(centre, step),
-            )
+            first = to_numpy(self.X[: min(FIRST, self.n), :])
+            return about_their_mean(self.n, first, lambda centre: self._moments_about(centre, step))
         n, sums = self.weight or 1.0, self.column_sums()
         centre = sums / n
         rest, squares = Rows(self._weighed(self.X), centre).column_moments()
@@ -244,13 +242,15 @@ class Rows:
 
         return self.added_up(each(products), self._step())
 
-    def compiles(self, k: int) -> bool:
-        """Whether products with k columns are made by a compiled loop, which reads dense rows as they are."""
+    def compiles(self, k: int | None = None) -> bool:
+        """Whether products with k columns, or with themselves, are made by a compiled loop, which reads dense rows."""
         plain = on_cpu(self.X) and not self.sparse and self.weights is None and self.scale is None
-        return plain and worth_compiling(self.n, self.d, k)
+        return plain and (triangle_compiled(self.n, self.d) if k is None else worth_compiling(self.n, self.d, k))
 
     def _triangle(self) -> Array:
         """The lower triangle of Y^T Y (d x d), in the order of columns, of dense rows of numpy."""
+        if self.compiles():
+            return triangle_of(self, np.dtype(np.float64), self.mean, self.left, block_rows(self.d))
         step = gram_rows(self.d, block_rows(self.d), PART_ENTRIES // max(1, self.d))
         return self.added_up(lambda blocks: gram(blocks, self.d), step, least=8 * self.d)[0]
 

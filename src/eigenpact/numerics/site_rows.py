@@ -39,13 +39,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled_action import NarrowProducts
-from .compiled_parts import products_of
+from .compiled_parts import products_of, triangle_of
 from .device_rows import DeviceRows, device_rows, on_gpu
 from .elsewhere import on_cpu
 from .linalg import Array, mirrored, pack_triangle
 from .on_device import OnDevice
-from .parts import total
-from .rows import PART_ENTRIES, Rows, block_rows
+from .parts import side_by_side, total
+from .rows import PART_ENTRIES, Rows, block_rows, slices
 from .single import (
     ACTION_ROWS,
     GRAM_ROWS,
@@ -225,11 +225,18 @@ class SiteRows(Rows):
         if not self._lends_itself():
             return None
         centre, left = self._single_centre()
-        S = self.added_up(lambda blocks: single_gram(blocks, centre), GRAM_ROWS, least=8 * self.d, as_they_are=True)[0]
+        S = self._single_square(centre)
         add_square(S, -self.n, left)
         add_square(S, self.n, self._shifts()[0])
         packed = pack_triangle(S.T if self.scale is None else mirrored(S) / self.scale / self.scale[:, None])
         return packed if np.isfinite(packed).all() else None
+
+    def _single_square(self, centre: Single) -> Array:
+        """The lower triangle of W'^T W' (d x d) in the order of columns, W' the rows about a centre in single precision."""
+        if self._bare.compiles():
+            with np.errstate(over="ignore", invalid="ignore"):  # who asked looks at the result
+                return triangle_of(self._bare, np.dtype(np.float32), centre, None, block_rows(self.d))
+        return self.added_up(lambda blocks: single_gram(blocks, centre), GRAM_ROWS, least=8 * self.d, as_they_are=True)[0]
 
     def single_action(self, Z: Array) -> Array | None:
         """As :meth:`scatter_action`, in single precision; None as for :meth:`single_triangle`."""
@@ -286,7 +293,7 @@ class SiteRows(Rows):
         K = whole_gram(np.asarray(self.X[:]).T, WIDE_PART) if plain and near else None
         if K is None:
             return super().row_products()
-        along = np.concatenate([block @ mean for block in Rows(self.X)._blocks(small=True)])
+        along = np.concatenate(list(side_by_side(lambda some: self.X[some].astype(np.float64) @ mean, slices(self.n, self.d))))
         K += float(mean @ mean) - along - along[:, None]
         return K
 
