@@ -8,6 +8,7 @@ no larger than their sparse form.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,9 @@ _ger = scipy.linalg.get_blas_funcs("ger", dtype=np.float64)
 
 SEGMENT, SEGMENT_SUMS = 64, 1 << 21
 """Rows that are added up before the next sum begins, and sums of all features that there may be for that, at most."""
+
+RUN = 1024
+"""Rows, at least, whose products are added up before they are added to those of the rows before."""
 
 FAR = 100.0
 """Sparse features with n m_j^2 above this multiple of their squared deviations are centred first: two digits may be lost."""
@@ -102,10 +106,9 @@ class SparseRows:
         if far.size == self.d:
             return D.T @ D
         X, centre = self._near_rows()
-        S: Array = (X.T @ X).toarray()
+        S = sum_of_products(X, X)
         if centre is not None:
-            sums = np.asarray(X.sum(axis=0)).reshape(-1)
-            S += self.n * np.outer(centre, centre) - np.outer(sums, centre) - np.outer(centre, sums)
+            take_out(S, centre, self.n, self._sums_and_squares(squares=False)[0])
         if far.size:
             S[:, far] = self.transposed_action(D)
             S[far] = S[:, far].T
@@ -255,6 +258,23 @@ def far_features(source: RowSource, mean: Array) -> NDArray[np.intp]:
         far = np.flatnonzero((mean != 0) & (stored > n - n / FAR) & (squares < mean**2 * (n / FAR)))
     source.facts["far"] = (np.array(mean), far)
     return far
+
+
+def sum_of_products(X: Any, W: Any) -> Array:
+    """The product X^T W (d x d) of CSR matrices (n x d), added up in runs of rows: equal numbers in a long sum are all rounded
+    the same way."""
+    n, d = X.shape
+    run = max(RUN, math.isqrt(n))
+    S = np.zeros((d, d))
+    for first in range(0, n, run):
+        part = (X[first : first + run].T @ W[first : first + run]).tocoo()
+        S[part.row, part.col] += part.data
+    return S
+
+
+def take_out(S: Array, centre: Array, total: float, sums: Array) -> None:
+    """Make X^T W (d x d) that of centred rows, in place, where these have the sums of columns given and the total of weights."""
+    S -= total * np.outer(centre, centre) + np.outer(sums, centre) + np.outer(centre, sums)
 
 
 def add_duplicates(X: Any) -> Any:

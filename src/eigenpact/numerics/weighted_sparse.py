@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .linalg import Array
 from .sources import RowSource, pieces
-from .sparse_rows import FAR, SparseRows, add_duplicates, better
+from .sparse_rows import FAR, SparseRows, add_duplicates, better, sum_of_products, take_out
 
 
 class WeightedSparseRows(SparseRows):
@@ -67,11 +67,9 @@ class WeightedSparseRows(SparseRows):
         if far.size == self.d:
             return D.T @ (self.weights[:, None] * D)
         X, centre = self._near_rows()
-        weighted = X.multiply(self.weights[:, None]).tocsr()
-        S: Array = (X.T @ weighted).toarray()
+        S = sum_of_products(X, X.multiply(self.weights[:, None]).tocsr())
         if centre is not None:
-            sums = np.asarray(weighted.sum(axis=0)).reshape(-1)
-            S += self._total * np.outer(centre, centre) - np.outer(sums, centre) - np.outer(centre, sums)
+            take_out(S, centre, self._total, self.column_moments()[0])
         if far.size:
             S[:, far] = self.transposed_action(self._root * D)
             S[far] = S[:, far].T
