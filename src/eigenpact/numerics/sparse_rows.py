@@ -68,21 +68,26 @@ class SparseRows:
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,)."""
-        return self._squares(*self._deviations())
+        deviations, _, absent, lacking = self._deviations()
+        return self._squares(deviations, absent, lacking)
 
     def _sums_and_squares(self, squares: bool = True) -> tuple[Array, Array]:
         """As :meth:`column_moments`; without squares where nobody needs them (0,)."""
-        deviations, columns, absent, lacking = self._deviations()
+        deviations, _, absent, lacking = self._deviations()
+        sums = self._by_column(deviations) + lacking * absent
+        return sums, self._squares(deviations, absent, lacking) if squares else np.zeros(0)
+
+    def _squares(self, deviations: Array, absent: Array, lacking: NDArray[np.intp]) -> Array:
+        """Of stored entries of Y, and the value and number of those that are not stored."""
+        return self._by_column(deviations**2) + lacking * absent**2
+
+    def _by_column(self, values: Array) -> Array:
+        """Sums by column (d,) of a value for each stored entry."""
         segments = max(1, min(self.n // SEGMENT, SEGMENT_SUMS // max(1, self.d)))  # else sums of long sorted columns lose digits
         cuts = self.X.indptr[np.linspace(0, self.n, segments + 1).astype(np.intp)]
-        parts = (np.bincount(columns[a:b], weights=deviations[a:b], minlength=self.d) for a, b in pairwise(cuts))
-        sums: Array = careful_totals((part,) for part in parts)[0] + lacking * absent
-        return sums, self._squares(deviations, columns, absent, lacking) if squares else np.zeros(0)
-
-    def _squares(self, deviations: Array, columns: NDArray[Any], absent: Array, lacking: NDArray[np.intp]) -> Array:
-        """Of stored entries of Y, their columns, and the value and number of those that are not stored."""
-        squares = np.asarray(np.bincount(columns, weights=deviations**2, minlength=self.d), dtype=np.float64)
-        return squares + lacking * absent**2
+        columns = self.X.indices
+        parts = (np.bincount(columns[a:b], weights=values[a:b], minlength=self.d) for a, b in pairwise(cuts))
+        return careful_totals((part,) for part in parts)[0]
 
     def column_largest(self) -> Array:
         """The largest absolute value in each column of Y (d,)."""

@@ -45,17 +45,15 @@ class WeightedSparseRows(SparseRows):
 
     def column_moments(self) -> tuple[Array, Array]:
         """Sums over rows times their weights of the centred columns (d,), and of their squares."""
-        deviations, columns, absent, _ = self._deviations()
+        deviations, _, absent, _ = self._deviations()
         weights, lacking = self._of_entries()
-        sums = np.asarray(np.bincount(columns, weights=weights * deviations, minlength=self.d), dtype=np.float64)
-        return sums + lacking * absent, self.column_squares()
+        return self._by_column(weights * deviations) + lacking * absent, self.column_squares()
 
     def column_squares(self) -> Array:
         """Sums of squares of the columns of Y (d,)."""
-        deviations, columns, absent, _ = self._deviations()
+        deviations, _, absent, _ = self._deviations()
         weights, lacking = self._of_entries()
-        squares = np.asarray(np.bincount(columns, weights=weights * deviations**2, minlength=self.d), dtype=np.float64)
-        return squares + lacking * absent**2
+        return self._by_column(weights * deviations**2) + lacking * absent**2
 
     def row_squares(self) -> Array:
         """Squared lengths of the rows of Y (n,)."""
@@ -90,7 +88,7 @@ class WeightedSparseRows(SparseRows):
     def _of_entries(self) -> tuple[Array, Array]:
         """The weights of the stored entries' rows, and of each feature (d,) those of the rows that do not store it."""
         weights = np.repeat(self.weights, np.diff(self.X.indptr))
-        stored = np.bincount(self.X.indices, weights=weights, minlength=self.d)
+        stored = self._by_column(weights)
         counts = np.bincount(self.X.indices, minlength=self.d)
         return weights, np.where(counts < self.n, np.maximum(self._total - stored, 0.0), 0.0)
 
