@@ -247,7 +247,7 @@ def check(end):
     for d, k in ((65, 7), (72, 30), (2049, 14)):
         for precision, read, centres in (
             (np.float64, np.float64, 0), (np.float32, np.float32, 0), (np.float64, np.float32, 0), (np.float32, np.float32, 1),
-            (np.float64, np.float64, 2),
+            (np.float64, np.float64, 2), (np.float64, np.uint8, 0), (np.float64, np.uint8, 1),
         ):
             A = rng.integers(-2, 3, (d, k)).astype(precision)
             tile = compiled_action.plan_for(d, k, np.dtype(precision)).tile

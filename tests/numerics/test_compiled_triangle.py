@@ -23,7 +23,7 @@ from eigenpact.numerics.whole_gram import SMALL
 pytestmark = pytest.mark.skipif(processor() is None, reason="llvmlite is not here, or not for this processor")
 
 OF_AVX2 = Processor("haswell", "+avx2,+fma", 32, 16)
-F8, F4 = np.dtype(np.float64), np.dtype(np.float32)
+F8, F4, U1 = np.dtype(np.float64), np.dtype(np.float32), np.dtype(np.uint8)
 
 
 @pytest.fixture(autouse=True, params=["own", "avx2"])
@@ -36,7 +36,7 @@ def _registers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("precision", [F8, F4], ids=str)
-@pytest.mark.parametrize("read", [F8, F4], ids=str)
+@pytest.mark.parametrize("read", [F8, F4, U1], ids=str)
 @pytest.mark.parametrize("shape", [(1, 32), (3, 33), (257, 47), (64, 64), (300, 127), (130, 200), (70, 784), (65, 2048)])
 def test_products_are_exact_where_they_can_be(shape: tuple[int, int], read: Any, precision: Any) -> None:
     """Of whole numbers, about whole centres, in any order of the rows in memory."""
@@ -77,7 +77,7 @@ import ctypes, mmap
 import numpy as np
 from eigenpact.numerics.compiled_triangle import compiled_triangle
 libc = ctypes.CDLL(None, use_errno=True)
-for n, d, kind in ((7, 33, "f8"), (300, 47, "f4"), (65, 200, "f8")):
+for n, d, kind in ((7, 33, "f8"), (300, 47, "f4"), (65, 200, "f8"), (65, 201, "u1")):
     size = n * d * np.dtype(kind).itemsize
     whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, whole + mmap.PAGESIZE)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, as_readable, compiled, processor, vectors
+from .machine_code import LINE, READ, ZEROS, Code, Vectors, as_readable, compiled, processor, vectors
 
 WORTH = 1 << 21
 """Entries from which on compiling the loop is worth its time."""
@@ -54,7 +54,7 @@ def compiled_moments(blocks: Iterator[Any], centre: Array, long: int) -> tuple[A
     return sums, squares
 
 
-@lru_cache(maxsize=len(NUMBERS))
+@lru_cache(maxsize=len(READ))
 def _kernel(lanes: int, read: np.dtype[Any]) -> Callable[..., None]:
     """The compiled loop for rows of this kind."""
     return compiled(_code(lanes, read), ["ptr X", "i64 n", "i64 d", "i64 stride", "i64 long", "ptr centre", "ptr found"])

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from .compiled_copy import put_centred
 from .linalg import Array
-from .machine_code import LINE, NUMBERS, ZEROS, Code, Vectors, as_readable, compiled, memory, processor, vectors
+from .machine_code import LINE, READ, ZEROS, Code, Vectors, as_readable, compiled, memory, processor, vectors
 
 FOUR = np.dtype(np.int32)
 """The kind of numbers that are four bytes, of as many rows."""
@@ -142,7 +142,7 @@ def plan_for(d: int, precision: np.dtype[Any]) -> Plan:
     return Plan.of(d, precision, here.wide, here.registers)
 
 
-@lru_cache(maxsize=4 * len(NUMBERS) + 1)
+@lru_cache(maxsize=4 * len(READ) + 1)
 def _kernel(kind: Vectors, down: int, abreast: int, read: np.dtype[Any], centres: int) -> Callable[..., None]:
     """The compiled loop for rows of this kind, from which so many centres are subtracted."""
     shape = ("n", "stride", "d", "width", "apart", "most")

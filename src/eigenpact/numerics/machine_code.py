@@ -116,7 +116,8 @@ class Vectors:
 
 
 NUMBERS = {np.dtype(np.float64): ("double", 8), np.dtype(np.float32): ("float", 4)}
-"""Kinds of numbers that kernels read, as LLVM calls them, and their bytes."""
+READ = NUMBERS | {np.dtype(np.uint8): ("i8", 1)}
+"""Kinds of numbers that kernels compute with, and that they read, as LLVM calls them, and their bytes."""
 
 
 def readable(X: NDArray[Any]) -> bool:
@@ -125,12 +126,12 @@ def readable(X: NDArray[Any]) -> bool:
     >>> readable(np.ones((2, 3))), readable(np.ones((2, 3)).T), readable(np.ones((2, 3), int))
     (True, False, False)
     """
-    return X.dtype in NUMBERS and by_row(X)
+    return X.dtype in READ and by_row(X)
 
 
 def as_readable(X: NDArray[Any]) -> NDArray[Any]:
     """Rows, or a copy of them, that kernels read."""
-    return X if readable(X) else np.require(X, X.dtype if X.dtype in NUMBERS else np.float64, ["C", "A"])
+    return X if readable(X) else np.require(X, X.dtype if X.dtype in READ else np.float64, ["C", "A"])
 
 
 def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:
@@ -139,7 +140,7 @@ def vectors(kind: np.dtype[Any], lanes: int) -> Vectors:
     >>> vectors(np.dtype(np.float32), 8).type
     '<8 x float>'
     """
-    return Vectors(*NUMBERS[kind], lanes)
+    return Vectors(*READ[kind], lanes)
 
 
 BYTES = "@llvm.x86.avx512.vpdpbusd"
@@ -246,7 +247,7 @@ class Code:
 
     def convert(self, value: str, old: str, new: str) -> str:
         """A number, or a vector of them, as one of the ``new`` kind: of single or double precision, if they differ."""
-        how = "sitofp" if "i32" in old else "fpext" if "double" in new else "fptrunc"
+        how = "uitofp" if "i8" in old else "sitofp" if "i32" in old else "fpext" if "double" in new else "fptrunc"
         return value if old == new else self.new(f"{how} {old} {value} to {new}")
 
     def plus_product(self, of: Vectors, a: str, b: str, c: str) -> str:

@@ -181,17 +181,17 @@ class Rows:
         """The product Y^T T (d x k) with scores T (n x k)."""
         if self.sparse:
             return total(part.transposed_action(T[first : first + part.n]) for first, part in self._parts())
-        T_there = like(T, self.X)
-        return total(
-            block.T @ T_there[first : first + block.shape[0], :]
-            for first, block in zip(range(0, self.n, self._step()), self._blocks(), strict=True)
-        )
+        step, T_there = self._step(), like(T, self.X)
+        if self.streamed or step >= self.n:
+            pairs = zip(range(0, self.n, step), self._blocks(), strict=True)
+            return total(block.T @ T_there[i : i + block.shape[0], :] for i, block in pairs)
+        some = (slice(i, min(i + step, self.n)) for i in range(0, self.n, step))
+        return total(side_by_side(lambda i: next(self._some(self.X[i, :], i)._blocks()).T @ T_there[i, :], some))
 
     def row_products(self) -> Array:
         """The inner products of the rows, Y Y^T (n x n); rows that are read, or are not numpy's, are in memory meanwhile."""
         if self.sparse:
-            whole = Rows(self._weighed(self.X[:]), self.mean, self.scale, self.left) if self.streamed else self._only()
-            return whole.row_products()
+            return (self._some(self.X[:]) if self.streamed else self._only()).row_products()
         if isinstance(self.X, np.ndarray) and self.weights is None:
             return row_products(columns_of(self.X, self.mean, self.left, self.scale), *self.X.shape)
         blocks = list(self._blocks(lasting=True))
@@ -201,10 +201,9 @@ class Rows:
     def take(self, index: NDArray[np.int64]) -> Rows:
         """The rows of these numbers, in this order."""
         if self.sparse or on_cpu(self.X):
-            return Rows(self._weighed(self.X[index], index), self.mean, self.scale, self.left)
+            return self._some(self.X[index], index)
         there = namespace(self.X).asarray(index, device=array_api_compat.device(self.X))
-        taken = namespace(self.X).take(self.X, there, axis=0)
-        return Rows(self._weighed(taken, index), self.mean, self.scale, self.left)
+        return self._some(namespace(self.X).take(self.X, there, axis=0), index)
 
     def top(self, k: int) -> tuple[Array, Array]:
         """The min(k, n, d) largest eigenvalues of Y^T Y (descending) and their eigenvectors (columns, d rows)."""
@@ -278,14 +277,17 @@ class Rows:
 
     def _dense_blocks(self) -> Iterator[Array]:
         """A few sparse rows at a time, centred."""
-        for first, X in ((first, part.X) for first, part in self._parts()):
-            for where in slices(X.shape[0], self.d):
-                dense = self._weighed(X[where].toarray(), slice(first + where.start, first + where.stop))
-                yield from Rows(dense, self.mean, self.scale, self.left)._blocks()
+        for first, part in self._parts():
+            for i in slices(part.n, self.d):
+                yield from self._some(part.X[i].toarray(), slice(first + i.start, first + i.stop))._blocks()
 
     def _weighed(self, X: Any, which: Any = slice(None)) -> Any:
         """Some of the rows, X, with their weights where they have any; ``which`` they are."""
         return X if self.weights is None else Weighted(X, self.weights[which])
+
+    def _some(self, X: Any, which: Any = slice(None)) -> Rows:
+        """Some of the rows, X, about the same mean; ``which`` they are."""
+        return Rows(self._weighed(X, which), self.mean, self.scale, self.left)
 
     def _with_weights(self, weights: Array) -> Iterator[tuple[Any, Any]]:
         """Dense rows of Y, a block at a time, with these weights (n x 1), where X lies."""
@@ -320,8 +322,7 @@ class Rows:
             return add(map(function, grouped(blocks(self), part // step)))
 
         def of_part(first: int) -> tuple[Any, ...]:
-            X = self._weighed(self.X[first : first + part], slice(first, first + part))
-            return function(blocks(Rows(X, self.mean, self.scale, self.left)))
+            return function(blocks(self._some(self.X[first : first + part], slice(first, first + part))))
 
         return add(side_by_side(of_part, range(0, self.n, part)))
 
@@ -335,8 +336,7 @@ class Rows:
         return block_rows(self.d, BLOCK_BYTES if on_cpu(self.X) else DEVICE_BLOCK_BYTES)
 
     def _blocks(self, *, small: bool = False, lasting: bool = False, rows: int | None = None) -> Iterator[Any]:
-        """Dense rows of Y in float64, a block at a time, where X lies; with ``small``, even if nothing is copied; or so many
-        ``rows``.
+        """Dense rows of Y in float64, in blocks, where X lies; with ``small``, even if nothing is copied; or so many ``rows``.
 
         A block is overwritten by the next one unless they are to be ``lasting``: memory that is used again need not be mapped
         again.  A block that is all of Y is kept, so that a function which takes several products makes it once.

@@ -293,8 +293,10 @@ class SiteRows(Rows):
         K = whole_gram(np.asarray(self.X[:]).T, WIDE_PART) if plain and near else None
         if K is None:
             return super().row_products()
-        along = np.concatenate(list(side_by_side(lambda some: self.X[some].astype(np.float64) @ mean, slices(self.n, self.d))))
-        K += float(mean @ mean) - along - along[:, None]
+        parts = side_by_side(lambda some: self.X[some].astype(np.float64, order="C") @ mean, slices(self.n, self.d))
+        along = np.concatenate(list(parts))
+        K += float(mean @ mean) - along
+        K -= along[:, None]
         return K
 
 

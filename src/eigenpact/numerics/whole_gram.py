@@ -98,7 +98,10 @@ def _by_compiled_loop(X: NDArray[np.generic], part: int, *, as_bytes: bool) -> A
     total = _of_all_parts(of_part, n, part)
     if total is None:
         return None
-    return mirrored(total[:d, :d] + total[d, :d] / (1 - 128) * 128 if as_bytes else total).T
+    S = total[:d, :d]
+    if as_bytes:
+        S += total[d, :d] / (1 - 128) * 128
+    return mirrored(S).T
 
 
 def _four_rows_in_one(block: NDArray[np.generic]) -> NDArray[np.int32]:
