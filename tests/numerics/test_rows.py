@@ -352,10 +352,10 @@ def test_sums_do_not_depend_on_threads(streamed: bool, monkeypatch: pytest.Monke
     X = rng.normal(size=(1000, 6)) + 2
     monkeypatch.setattr("eigenpact.numerics.rows.PART_ENTRIES", 6 * 70)
     monkeypatch.setattr("eigenpact.numerics.rows.BLOCK_BYTES", 8 * 6 * 16)
-    mean, Z = X.mean(axis=0), rng.normal(size=(6, 2))
+    mean, Z, T = X.mean(axis=0), rng.normal(size=(6, 2)), rng.normal(size=(1000, 2))
 
     def found(rows: Rows) -> list[Any]:
-        return [rows.scatter(), rows.scatter_action(Z), rows.column_sums(), *rows.column_moments()]
+        return [rows.scatter(), rows.scatter_action(Z), rows.column_sums(), *rows.column_moments(), rows.transposed_action(T)]
 
     alone = found(Rows(X, mean))
     with threads_for_rows(4):
