@@ -28,6 +28,7 @@ from math import ceil, log10
 from typing import Any
 
 from ..numerics.certificate import spare
+from ..numerics.few_of_inner_products import are_few
 from ..numerics.linalg import Array
 from ..numerics.proved import few_of_many
 from ..runtime import At, Costs
@@ -57,6 +58,9 @@ matrix, measured with 50 to 6000 features."""
 EIGENVECTORS, FEW_EIGENVECTORS = 4.0, 1.2
 """Leading eigenvectors of a symmetric d x d matrix take the time of this many d^3 flops by LAPACK: 7 for 500 features, 3.5 to 4.6
 for 1000 to 3000, measured; and few of many by block Krylov (``numerics/proved.py``)."""
+
+FEW_OF_ROWS = 2.5
+"""The same for few eigenvectors of inner products of 1000 to 3000 rows (``numerics/few_of_inner_products.py``), measured."""
 
 ALGEBRA = 15.0
 """The coordinator of krylov takes the time of this many d m^2 flops, m columns in all: a guess from 23 that were measured at a
@@ -192,5 +196,6 @@ def estimates(setup: Setup, costs: Costs, start: Start = "random", *, alone: boo
         fits = max(n * d, n * n) <= ROW_GRAM_ENTRIES and setup.max_rounds > 1
         few = isinstance(setup.n_components, int) and k + 1 < n < d and start == "random"
         products = float(n) ** 2 * d + 4.0 * n * d * (k + 1)
-        found.append(_Candidate("row-gram", 1, 0.0, products, 1.0, EIGENVECTORS * n**3, at_once, few and fits))
+        eigenvectors = FEW_OF_ROWS if are_few(n, k + 1) else EIGENVECTORS
+        found.append(_Candidate("row-gram", 1, 0.0, products, 1.0, eigenvectors * n**3, at_once, few and fits))
     return [candidate.row(costs) for candidate in found]

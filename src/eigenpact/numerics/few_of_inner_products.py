@@ -29,6 +29,15 @@ def margin(K: Array) -> float:
     return len(K) * float(np.finfo(float).eps) * float(np.trace(K))
 
 
+def are_few(n: int, k: int) -> bool:
+    """Whether k eigenvectors of the inner products of n rows are few enough.
+
+    >>> are_few(1000, 10), are_few(100, 10), are_few(1000, 100)
+    (True, False, False)
+    """
+    return n >= MANY and k <= FEW * n
+
+
 def leading_of_inner_products(K: Array, k: int) -> Array | None:
     """The leading k eigenvectors (n x k) of K (n x n), of which no other eigenvalue exceeds the last one by more than ``margin``.
 
@@ -40,7 +49,7 @@ def leading_of_inner_products(K: Array, k: int) -> Array | None:
     True
     """
     n, columns = len(K), 2 * k + SPARE
-    if n < MANY or k > FEW * n or not np.isfinite(np.trace(K)):
+    if not are_few(n, k) or not np.isfinite(np.trace(K)):
         return None
     start, restarts = np.random.default_rng(0).standard_normal(n), max(1, int(PRODUCTS * n) // (columns - k))
     try:
