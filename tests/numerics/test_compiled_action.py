@@ -216,7 +216,7 @@ def test_neither_the_next_row_nor_columns_beside_are_seen(read: Any, registers: 
 GUARDED = """
 import ctypes, mmap
 import numpy as np
-from eigenpact.numerics import compiled_action, compiled_sparse, machine_code
+from eigenpact.numerics import compiled_action, compiled_sparse, compiled_tall, machine_code
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
@@ -274,13 +274,23 @@ def check_sparse(end):
         assert np.array_equal(G, X.T @ T) and np.array_equal(sums, T.sum(axis=0))
         kept.clear()
 
+def check_tall(end):
+    rng = np.random.default_rng(0)
+    for d, m, k in ((65, 7, 14), (1027, 70, 3), (2049, 65, 24)):
+        Q, A, Y = (rng.integers(-2, 3, shape).astype(float) for shape in ((d, m), (d, k), (m, k)))
+        there = like(np.ascontiguousarray(Q.T), end).T
+        assert np.array_equal(compiled_tall.compiled_inner(there, A), Q.T @ A)
+        assert np.array_equal(compiled_tall.compiled_times(there, Y), Q @ Y)
+        kept.clear()
+
 for here in (machine_code.processor(), machine_code.Processor("haswell", "+avx2,+fma", 32, 16)):
     for module in (machine_code, compiled_action, compiled_sparse):
         module.processor = lambda here=here: here
     for end in (True, False):
         place = lambda *a, end=end, **b: guarded(*a, **b, end=end)
-        compiled_action.memory = compiled_sparse.memory = place
+        compiled_action.memory = compiled_sparse.memory = compiled_tall.memory = place
         check(end)
+        check_tall(end)
         check_sparse(end)
 print("all of them")
 """

@@ -120,6 +120,10 @@ class Plan:
         """Features with zeros up to whole chunks, and registers."""
         return self.chunks * self.kind.padded(self.chunk)
 
+    def empty_tile(self) -> NDArray[Any]:
+        """Memory for the rows of a tile."""
+        return memory((self.chunks * self.tile * self.stride + self.kind.lanes,), np.dtype(f"f{self.kind.size}"), zeros=True)
+
 
 class NarrowProducts:
     """The sums W^T T and 1^T T over blocks of rows, for any number of threads.
@@ -159,16 +163,15 @@ class NarrowProducts:
         """W^T T (d x k) and 1^T T (k,) over blocks of X (each n x d)."""
         plan, double = self._plan, np.dtype(np.float64)
         kind, lanes = self._A.dtype, plan.kind.lanes
-        tile = memory((plan.chunks * plan.tile * plan.stride + lanes,), kind, zeros=True)
         scores = memory((plan.tile, plan.width), kind)
         products = memory((plan.features // lanes, plan.k, lanes), double, zeros=True)
         sums = memory((plan.width,), double, zeros=True)
-        addresses = [array.ctypes.data for array in (self._A, self._shift, self._centres, tile, scores, products, sums)]
+        used = (self._A, self._shift, self._centres, plan.empty_tile(), scores, products, sums)
         for X in blocks:
             X = as_readable(X)
             if len(X):
                 kernel = _kernel(plan, X.dtype, self._given)
-                kernel(X.ctypes.data, len(X), X.strides[0] // X.itemsize, *addresses)
+                kernel(X.ctypes.data, len(X), X.strides[0] // X.itemsize, *(array.ctypes.data for array in used))
         return products.swapaxes(1, 2).reshape(-1, plan.k)[: plan.d], sums[: plan.k]
 
 
@@ -183,27 +186,33 @@ def plan_for(d: int, k: int, precision: np.dtype[Any]) -> Plan:
 @lru_cache(maxsize=KEPT)
 def _kernel(plan: Plan, read: np.dtype[Any], centres: int) -> Callable[..., None]:
     """The compiled loop for rows of this kind, from which so many centres are subtracted."""
-    pointers = ("A", "shift", "centres", "tile", "scores", "products", "sums")
-    return compiled(_Loop(plan, read, centres).code, ["ptr X", "i64 n", "i64 stride", *(f"ptr {name}" for name in pointers)])
+    return Loop(plan, read, centres).compiled()
 
 
-class _Loop:
+class Loop:
     """The instructions of the loop over tiles."""
+
+    arrays: tuple[str, ...] = ("A", "shift", "centres", "tile", "scores", "products", "sums")
+    both = True  # halves: T, and W^T T
 
     def __init__(self, plan: Plan, read: np.dtype[Any], centres: int) -> None:
         self.plan, self.centres = plan, centres
         self.kind, self.read = plan.kind, vectors(read, plan.kind.lanes)
         self.registers = range(plan.width // plan.kind.lanes)
         self.as_they_are = plan.chunks == 1 and centres == 0 and self.read == self.kind
-        self.halves = plan.chunks == 1  # of the next tile are asked for while T, and then while W^T T is made
+        self.halves = self.both and plan.chunks == 1  # of the next tile are asked for while T, and then while W^T T is made
+        self.T = "%scores"
         self.code = Code()
         self.code.loop(0, "%n", plan.tile, self.tile)
+
+    def compiled(self) -> Callable[..., None]:
+        """The loop, to be called with the addresses of rows and of its arrays."""
+        return compiled(self.code, ["ptr X", "i64 n", "i64 stride", *(f"ptr {name}" for name in self.arrays)])
 
     def tile(self, first: str) -> None:
         """Add what a tile gives, the rows from number ``first`` on."""
         code, plan = self.code, self.plan
-        rows = code.least(code.minus("%n", first), plan.tile)
-        filled = code.times(code.over(code.plus(rows, plan.rows - 1), plan.rows), plan.rows)
+        rows, filled = self.rows_of(first)
         copied = self.copied(first)
         tile = code.choose(copied, "%tile", code.at("%X", code.times(first, "%stride"), self.read), "ptr")
         code.loop(0, filled, 1, self.begin_scores)
@@ -215,6 +224,12 @@ class _Loop:
         code.loop(0, plan.chunks, 1, of_chunk)
         self.add_scores(rows)
         code.loop(0, plan.chunks, 1, lambda chunk: self.products(tile, chunk, first, filled))
+
+    def rows_of(self, first: str) -> tuple[str, str]:
+        """How many rows a tile has, and the next number that R divides."""
+        code, plan = self.code, self.plan
+        rows = code.least(code.minus("%n", first), plan.tile)
+        return rows, code.times(code.over(code.plus(rows, plan.rows - 1), plan.rows), plan.rows)
 
     def row(self, tile: str, chunk: str, r: str) -> str:
         """The address of a row of a tile, in a chunk."""
@@ -261,7 +276,7 @@ class _Loop:
     def begin_scores(self, r: str) -> None:
         """Have T begin with -s."""
         code, kind = self.code, self.kind
-        to = code.at("%scores", code.times(r, self.plan.width), kind)
+        to = code.at(self.T, code.times(r, self.plan.width), kind)
         for v in self.registers:
             value = code.load(kind.type, code.at("%shift", v * kind.lanes, kind), kind.size)
             code.store(kind.type, value, code.at(to, v * kind.lanes, kind), kind.size)
@@ -297,7 +312,7 @@ class _Loop:
 
             for (r, v), one in zip(places, code.sums(*cut, kind, [ZEROS] * len(places), of_feature), strict=True):
                 there = code.plus(code.times(code.plus(first, r), plan.width), v * kind.lanes)
-                code.add_to(code.at("%scores", there, kind), one, kind)
+                code.add_to(code.at(self.T, there, kind), one, kind)
 
         for v in range(0, len(self.registers), plan.abreast):
             for cut in pairwise(cuts):
@@ -320,7 +335,7 @@ class _Loop:
         code, plan, kind = self.code, self.plan, self.kind
 
         def of_row(r: str, sums: list[str]) -> list[str]:
-            at_r = code.at("%scores", code.times(r, plan.width), kind)
+            at_r = code.at(self.T, code.times(r, plan.width), kind)
             there = [code.load(kind.type, code.at(at_r, v * kind.lanes, kind), kind.size) for v in self.registers]
             return [code.new(f"fadd {kind.type} {one}, {more}") for one, more in zip(sums, there, strict=True)]
 
@@ -341,7 +356,7 @@ class _Loop:
             start = code.at(begin, j, kind)
 
             def of_row(r: str, sums: list[str]) -> list[str]:
-                at_r, t = code.at(start, code.times(r, plan.stride), kind), code.at("%scores", code.times(r, plan.width), kind)
+                at_r, t = code.at(start, code.times(r, plan.stride), kind), code.at(self.T, code.times(r, plan.width), kind)
                 w = [code.load(kind.type, code.at(at_r, u * kind.lanes, kind), kind.size) for u in range(abreast)]
                 if self.halves and columns.start == 0:
                     code.ask_for(code.at(following, code.plus(code.times(r, "%stride"), code.over(j, 2)), self.read))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.linalg
 
+from .compiled_tall import compiled_inner, compiled_times, worth_halves
 from .lapack import cholesky_in_place
 from .linalg import Array, orthonormalize
 from .parts import allowed_threads, side_by_side, sum_of
@@ -52,6 +53,9 @@ def inner(Q: Array, A: Array) -> Array:
     >>> inner(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[2.0], [3.0]])).tolist()
     [[2.0], [3.0]]
     """
+
+    if worth_halves(Q, A.shape[1]):
+        return compiled_inner(Q, A)
 
     def of_part(rows: slice) -> tuple[Array]:
         return (A[rows].T @ Q[rows],)
@@ -103,6 +107,8 @@ def times(Q: Array, Y: Array, order: Literal["C", "F"] = "C") -> Array:
     >>> times(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[1.0], [1.0]])).tolist()
     [[3.0], [1.0]]
     """
+    if order == "C" and worth_halves(Q, Y.shape[1]):
+        return compiled_times(Q, Y)
     product, left = np.empty((Q.shape[0], Y.shape[1]), order=order), np.ascontiguousarray(Y.T)
 
     def of_part(rows: slice) -> None:
