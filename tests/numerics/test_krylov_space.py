@@ -253,6 +253,29 @@ def test_leading_pairs_and_lengths_of_their_residuals_need_no_pass(monkeypatch: 
     np.testing.assert_array_equal(replace(found, measured=False).off, np.linalg.norm(found.residual, axis=0))
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_next_block_is_made_beside_leading_pairs_where_there_are_threads(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It and the pairs have the same bits, it is made once, and a block of another width is not taken for it."""
+    C = scatter(80)
+    alone, space, other = (grown(C, 5, 6) for _ in range(3))
+    pairs, B = alone.glimpse(3), alone.next_block(5)
+    with threads_for_rows(threads):
+        some = space.glimpse(3, ahead=5)
+        made = passes(monkeypatch, space.size)
+        found = space.next_block(5)
+        assert bool(made) == (threads == 1)
+        other.glimpse(3, ahead=5)
+        narrower = other.next_block(4)
+    assert pairs is not None
+    assert some is not None
+    for one, same in ((pairs.values, some.values), (pairs.turn, some.turn), (B, found)):
+        np.testing.assert_array_equal(one, same)
+    assert narrower.shape == (80, 4)
+    np.testing.assert_array_equal(space.add(B, C @ B).inner, alone.add(B, C @ B).inner)
+
+
 def test_residuals_as_small_as_what_was_spilt_are_measured() -> None:
     """Where the structure cannot tell a length from rounding errors, the vectors do."""
     C = np.diag([5.0, 4.0, 3.0] + [1e-9] * 57)

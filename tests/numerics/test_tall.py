@@ -9,7 +9,7 @@ import pytest
 
 from eigenpact.numerics import tall
 from eigenpact.numerics.blas import limited_blas
-from eigenpact.numerics.parts import side_by_side, threads_for_rows
+from eigenpact.numerics.parts import at_once, side_by_side, threads_for_rows
 from eigenpact.numerics.tall import PANEL, PART, factored, has_factor, straightened
 
 
@@ -68,3 +68,20 @@ def test_threads_are_started_once_and_end_with_their_context() -> None:
             break  # nobody asks for more
         assert list(side_by_side(lambda part: part, range(3))) == [0, 1, 2]
     assert len(mine()) == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("wrong", ["one", "other"])
+def test_what_is_made_at_once_ends_before_an_error_is_told(threads: int, wrong: str) -> None:
+    """No thread is left at work on rows that nobody holds any more, and the error is that of the function."""
+    ended: list[str] = []
+
+    def made(name: str) -> str:
+        if name == wrong:
+            raise ZeroDivisionError(name)
+        ended.append(name)
+        return name
+
+    with threads_for_rows(threads), pytest.raises(ZeroDivisionError, match=wrong):
+        at_once(lambda: made("one"), lambda: made("other"))
+    assert len(ended) == (0 if (threads, wrong) == (1, "one") else 1)

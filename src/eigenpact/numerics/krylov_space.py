@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.linalg
 
 from .directions import directions_of, new_directions, straight_outside
 from .linalg import GRADED, Array, orthonormalize, symmetrize, top_eigenpairs
-from .parts import side_by_side
+from .parts import allowed_threads, at_once, side_by_side
 from .tall import factored, inner, projected_out, times
 
 SMALLEST_STEP = 1e-15
@@ -283,11 +283,18 @@ class KrylovSpace:
         values, Y = self._turned(count)
         return Ritz(self, values, Y, count(values))
 
-    def glimpse(self, k: int) -> Ritz | None:
-        """The leading k Ritz pairs and the next; None where that is hardly less than all, or values are graded."""
+    def glimpse(self, k: int, ahead: int = 0) -> Ritz | None:
+        """The leading k Ritz pairs and the next; None where that is hardly less than all, or values are graded.
+
+        Where there are threads, :meth:`next_block` of a width ``ahead`` is made meanwhile, for LAPACK uses only one.
+        """
         if not self.is_krylov or FEW * (k + 1) > self.size:
             return None
-        values, Y = top_eigenpairs(self.inner, k + 1)
+        pairs = partial(top_eigenpairs, self.inner, k + 1)
+        if ahead and allowed_threads() > 1:
+            (values, Y), self.__dict__["_ahead"] = at_once(pairs, lambda: (ahead, self.next_block(ahead)))
+        else:
+            values, Y = pairs()
         return None if values[0] > GRADED * abs(values[k]) else Ritz(self, values, Y, k, measured=False)
 
     def _turned(self, count: Callable[[Array], int]) -> tuple[Array, Array]:
@@ -312,6 +319,9 @@ class KrylovSpace:
 
     def next_block(self, width: int) -> Array:
         """Up to ``width`` orthonormal directions of (I - Q Q^T) C Q: the next Krylov block.  Empty if Q is invariant."""
+        made: tuple[int, Array] | None = self.__dict__.pop("_ahead", None)
+        if made is not None and made[0] == width:
+            return made[1]
         fresh = self.fresh or self.size
         newest = np.linalg.norm(self.CQ[:, self.size - fresh :], axis=0)
         noise = float(self._newest_noise(fresh, newest).max(initial=0.0))

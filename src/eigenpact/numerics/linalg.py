@@ -10,6 +10,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from .lapack import largest_in_place
+
 Array = NDArray[np.float64]
 
 NARROW = 16
@@ -115,13 +117,13 @@ def _eigenpairs(S: Array, k: int) -> tuple[Array, Array]:
     """
     d = S.shape[0]
     order = np.argsort(-np.diagonal(S), kind="stable")
-    ordered = S[np.ix_(order, order)]
+    ordered = S[np.ix_(order, order)].T  # which is symmetric
     if 3 * k > d or d <= NARROW:
         values, vectors = np.linalg.eigh(ordered)
     else:
-        values, vectors = scipy.linalg.eigh(ordered, check_finite=False, subset_by_index=[d - k, d - 1])
-        if len(values) == k:
-            vectors = orthonormalize(vectors[:, ::-1])[:, ::-1]
+        some = largest_in_place(ordered.copy(order="F"), k)
+        if some is not None:
+            values, vectors = some[0], orthonormalize(some[1][:, ::-1])[:, ::-1]
         else:  # where many eigenvalues are equal it may give fewer than asked for
             values, vectors = np.linalg.eigh(ordered)
     back = np.empty_like(vectors)

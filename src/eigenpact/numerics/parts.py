@@ -22,6 +22,8 @@ from .elsewhere import to_numpy
 from .linalg import Array
 
 Part = TypeVar("Part")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 _allowed = threading.local()
 
@@ -62,8 +64,7 @@ def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iter
     if count == 1:
         yield from map(function, parts)
         return
-    pool = _allowed.pool = _pool_here() or ThreadPoolExecutor(count, thread_name_prefix="eigenpact-rows")
-    under_way: deque[Future[Any]] = deque()
+    pool, under_way = _started(count), deque[Future[Any]]()
     with limited_blas(1):
         try:
             for part in parts:
@@ -74,6 +75,32 @@ def side_by_side(function: Callable[[Part], Any], parts: Iterable[Part]) -> Iter
                 yield under_way.popleft().result()
         finally:  # also where nobody asks for more: what is under way still reads the rows
             wait([future for future in under_way if not future.cancel()])
+
+
+def at_once(one: Callable[[], First], other: Callable[[], Second]) -> tuple[First, Second]:
+    """What two functions give, made at the same time where threads are allowed: the first by one of them, the others are for the
+    second.
+
+    >>> with threads_for_rows(2):
+    ...     at_once(lambda: sum(range(5)), lambda: list(side_by_side(abs, [-1, 2])))
+    (10, [1, 2])
+    """
+    count = allowed_threads()
+    if count == 1:
+        return one(), other()
+    with limited_blas(1):
+        first = _started(count).submit(one)
+        try:
+            second = other()
+        finally:
+            wait([first])
+    return first.result(), second
+
+
+def _started(count: int) -> ThreadPoolExecutor:
+    """The threads of this context."""
+    pool = _allowed.pool = _pool_here() or ThreadPoolExecutor(count, thread_name_prefix="eigenpact-rows")
+    return pool
 
 
 def sum_of(parts: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:

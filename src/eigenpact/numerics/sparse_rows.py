@@ -126,7 +126,7 @@ class SparseRows:
         scaled = Z if self.scale is None else Z / self.scale[:, None]
         mean = np.zeros(self.d) if self.mean is None else self.mean
         G, sums = sparse_products(self.X, scaled, mean @ scaled)
-        G -= np.multiply.outer(mean, sums)
+        G = _ger(-1.0, sums, mean, a=G.T, overwrite_a=1).T
         return np.ascontiguousarray(G if self.scale is None else G / self.scale[:, None])
 
     def project(self, Z: Array) -> Array:
