@@ -360,6 +360,18 @@ def test_without_a_client_the_current_one_is_used(client: Any) -> None:
         assert ep.FederatedPCA(2, engine="dask").fit(problem_sites()).sites_ == tuple(sorted(problem_sites()))
 
 
+def test_workers_are_found_while_the_client_forgets_them(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every two seconds it asks for an answer without workers, and keeps whichever came last."""
+    update = client._update_scheduler_info
+
+    async def the_periodic_one_comes_last(**_: Any) -> None:
+        await update(n_workers=0)
+
+    monkeypatch.setattr(client, "_update_scheduler_info", the_periodic_one_comes_last)
+    assert client.scheduler_info(n_workers=-1)["workers"] == {}
+    assert len(dask_engine._workers(client)) == 3
+
+
 def test_an_address_is_connected_to_for_the_run(client: Any, array: Any) -> None:
     """For rows of this process and for dask arrays."""
     engine = ep.engines.Dask(address=client.scheduler.address)

@@ -128,16 +128,16 @@ class View:
         stand: Stand,
         goal: Goal,
         *,
-        final: bool = False,
         ahead: bool = False,
+        final: bool = False,
     ) -> View:
         """Rayleigh-Ritz on ``space`` (line 4), and what it proves.
 
         In a Krylov space, leading pairs show by themselves that a round cannot be the last: then nobody looks for a proof.  A
-        round that can, or is to be the ``final`` one, is judged by the residuals themselves.  The space's next block is made
-        meanwhile where that is what comes next (``ahead``).
+        round that can, or is to be the ``final`` one, or the last that is allowed, is judged by the residuals themselves.  The
+        space's next block is made meanwhile where that is what comes next (``ahead``).
         """
-        glimpse = None
+        glimpse, final = None, final or stand.rounds >= setup.max_rounds
         if stand.pure and not final and type(goal) is Goal and isinstance(setup.n_components, int):
             glimpse = space.glimpse(setup.n_components, omega.shape[1] if ahead else 0)
         if glimpse is not None:
@@ -232,8 +232,7 @@ async def expand(
     stand, past, space = Stand.of(state["counters"]), Past.of(state), space_of(state)
     first, omega = space.CQ, random_block_of(setup, stand)
     while True:  # line 2
-        final = stand.rounds >= setup.max_rounds
-        view = View.of(setup, space, omega, past, stand, goal, final=final, ahead=directions is None)
+        view = View.of(setup, space, omega, past, stand, goal, ahead=directions is None)
         narrow = _hides_ties(setup, view, stand)
         done, improvable, stand = view.done(stand) and not narrow, view.improvable(stand), stand.after(view.rough)
         last = stand.rounds >= setup.max_rounds or (done and stand.confirmed)

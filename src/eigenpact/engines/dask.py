@@ -292,8 +292,12 @@ def _made(client: Any, name: str, worker: str, future: Any) -> Any:
 
 
 def _workers(client: Any) -> dict[str, str]:
-    """Addresses of the workers and names for people, in order of the names."""
-    named = {address: _readable(info["name"]) for address, info in client.scheduler_info(n_workers=-1)["workers"].items()}
+    """Addresses of the workers and names for people, in order of the names.
+
+    The scheduler is asked: what the client remembers of it is replaced every two seconds by an answer without workers.
+    """
+    told = client.sync(client.scheduler.identity)["workers"]
+    named = {address: _readable(info["name"]) for address, info in told.items()}
     if not named:
         raise InputError("the Dask cluster has no workers; start some, or wait with client.wait_for_workers(n)")
     return dict(sorted(named.items(), key=lambda item: (len(item[1]), item[1])))
