@@ -14,6 +14,7 @@ from scipy import sparse
 from ..errors import InputError, InputTypeError
 from ..numerics.sources import RowSource, as_rows, pieces
 from ..numerics.weighted import LARGEST
+from .as_stored import check_exact
 
 BLOCK_ELEMENTS = 1 << 20
 SHOWN = 5
@@ -38,6 +39,7 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
     eigenpact.errors.InputError: site 'A': column 'bmi' has 1 NaN and 1 infinite...
     """
     check_numeric(name, X)
+    check_exact(name, X, feature_names)
     X = as_rows(X)
     if not isinstance(X, RowSource):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from ..data.agreement import Agreement, Columns, SitePlan, agree_on_features, check_gaps
+from ..data.as_stored import check_entries_within, check_exact
 from ..data.checks import (
     FOR_INFINITE,
     FOR_MISSING,
@@ -223,6 +224,8 @@ def _checked(
     whose = f"site {name!r}" if name else "X"
     check_not_masked(whose, table)
     check_real(whose, table)
+    check_entries_within(whose, table)
+    check_exact(name, table, _feature_names(table))
     stays = narrow and isinstance(table, np.ndarray) and table.dtype in NARROW
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, *(NARROW if stays else ())], "ensure_all_finite": False}
     prefix = "" if alone else f"{whose}: "
@@ -256,6 +259,8 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     check_table("X", X)
     check_not_masked("X", X)
     check_real("X", X)
+    check_entries_within("X", X)
+    check_exact("X", X, _feature_names(X))
     try:
         rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32], **options)
     except TypeError as error:
@@ -273,8 +278,9 @@ def _checked_on_disk(name: str, table: Any, *, gaps: bool, finite: bool) -> RowS
     if np.dtype(table.dtype).kind not in "biuf":
         raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
     source: RowSource = as_rows(table)
-    whole_numbers = isinstance(source, ArraySource) and np.dtype(source.array.dtype).kind != "f"
-    if finite and not whole_numbers:
+    if finite and isinstance(source, ArraySource) and source.stored.kind != "f":
+        check_exact(name, source)
+    elif finite:
         if isinstance(source, OnDevice):
             source.note_if_finite()
         check_finite(name, source, missing=gaps)

@@ -102,7 +102,7 @@ def top_eigenpairs(S: Array, k: int | None = None) -> tuple[Array, Array]:
     k = d if k is None else k
     values, vectors = _eigenpairs(S, k)
     large = int(np.sum(values > values[0] / GRADED)) if k else 0
-    if large == k or values[0] <= 0:
+    if large in (0, k) or values[0] <= 0:  # none is large if one is not a number
         return values, vectors
     basis = scipy.linalg.qr(vectors[:, :large], check_finite=False)[0][:, large:]
     smaller, inside = top_eigenpairs(basis.T @ (S @ basis), k - large)
