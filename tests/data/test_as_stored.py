@@ -14,7 +14,8 @@ import scipy.sparse
 import eigenpact as ep
 from eigenpact.data.as_stored import check_entries_within, check_exact
 from eigenpact.data.checks import check_finite
-from eigenpact.errors import InputError
+from eigenpact.data.readers import read_table
+from eigenpact.errors import InputError, InputTypeError
 from eigenpact.numerics.sources import ArraySource
 
 BEYOND = 2**53 + 1
@@ -28,13 +29,13 @@ def rows(dtype: Any = np.int64, at: tuple[int, int] = (150, 3), value: int = BEY
 
 @pytest.mark.parametrize("value", [2**53, 2**53 + 2, 2**60, -(2**53), -(2**63)])
 def test_whole_numbers_that_are_doubles_are_let_through(value: int) -> None:
-    check_exact("A", rows(value=value))
+    check_exact("site 'A'", rows(value=value))
 
 
 @pytest.mark.parametrize("value", [BEYOND, -BEYOND, 2**60 + 1, 2**63 - 1, -(2**63) + 1, 2**63 - 1024 + 1])
 def test_others_are_refused_with_site_and_column_but_no_value(value: int) -> None:
     with pytest.raises(InputError, match="site 'A': column 3 holds whole numbers that double precision rounds") as told:
-        check_exact("A", rows(value=value))
+        check_exact("site 'A'", rows(value=value))
     assert str(abs(value)) not in str(told.value)
 
 
@@ -42,10 +43,10 @@ def test_others_are_refused_with_site_and_column_but_no_value(value: int) -> Non
 def test_whole_numbers_without_sign(value: int, wrong: bool) -> None:
     X = rows(np.uint64, value=value)
     if not wrong:
-        check_exact("A", X)
+        check_exact("site 'A'", X)
         return
     with pytest.raises(InputError, match="column 3 holds"):
-        check_exact("A", X)
+        check_exact("site 'A'", X)
 
 
 def test_what_a_table_says_is_what_python_says() -> None:
@@ -54,27 +55,27 @@ def test_what_a_table_says_is_what_python_says() -> None:
     for number in numbers:
         table = np.array([[number]])
         if int(float(number)) == number:
-            check_exact("A", table)
+            check_exact("site 'A'", table)
         else:
             with pytest.raises(InputError):
-                check_exact("A", table)
+                check_exact("site 'A'", table)
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
 def test_of_sparse_matrices_the_column_is_named(form: str) -> None:
     X = rows()
     with pytest.raises(InputError, match="column 3 holds"):
-        check_exact("A", scipy.sparse.csr_array(X).asformat(form))
+        check_exact("site 'A'", scipy.sparse.csr_array(X).asformat(form))
     X[150, 3] = 1
-    check_exact("A", scipy.sparse.csr_array(X).asformat(form))
+    check_exact("site 'A'", scipy.sparse.csr_array(X).asformat(form))
 
 
 def test_of_frames_only_columns_of_whole_numbers_are_looked_at() -> None:
     frame = pd.DataFrame({"age": [1.5, 2.0], "time": [1, 2], "dose": [float(BEYOND), 1.0]})
-    check_exact("A", frame)
+    check_exact("site 'A'", frame)
     frame["time"] = [1, BEYOND]
     with pytest.raises(InputError, match="column 'time' holds whole numbers"):
-        check_exact("A", frame, tuple(frame.columns))
+        check_exact("site 'A'", frame, tuple(frame.columns))
 
 
 def fits(X: Any) -> list[Any]:
@@ -102,12 +103,75 @@ def test_estimators_refuse_them_before_they_are_rounded(way: int) -> None:
 def test_rows_on_disk_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", rows())
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    with pytest.raises(InputError, match="X: column 3 holds whole numbers"):
+        ep.FederatedPCA(2).fit(mapped, sites=np.arange(200) % 2)
     for check in (
         lambda: check_finite("A", ArraySource(mapped)),
         lambda: ep.FederatedPCA(2).fit({"A": mapped, "B": rows(value=1)}),
     ):
         with pytest.raises(InputError, match="site 'A': column 3 holds whole numbers"):
             check()
+
+
+def frame(dtype: str) -> pd.DataFrame:
+    return pd.DataFrame(rows(), columns=list("abcde")).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda: rows().tolist(),
+        lambda: tuple(map(tuple, rows().tolist())),
+        lambda: list(rows()),
+        lambda: rows().astype(object),
+        lambda: [[*map(float, range(4)), 2**70 + 1], [*map(float, range(4)), 1]],
+        lambda: rows().astype(">i8"),
+        lambda: frame("int64"),
+        lambda: frame("Int64"),
+        lambda: frame("UInt64"),
+        lambda: frame("Int64").mask(np.random.default_rng(3).random((200, 5)) < 0.0),
+        lambda: frame("int64[pyarrow]"),
+        lambda: pytest.importorskip("array_api_strict").asarray(rows()),
+    ],
+    ids=["lists", "tuples", "rows", "objects", "huge", "big-endian", "frame", "Int64", "UInt64", "masked", "arrow", "elsewhere"],
+)
+def test_they_are_refused_whatever_holds_them(table: Any) -> None:
+    """A second stranger's findings: the first check looked at numpy's own arrays and columns alone."""
+    fitted = ep.FederatedPCA(2, solver="gram").fit(rows(value=1))
+    for call in (ep.FederatedPCA(2).fit, fitted.transform):
+        with pytest.raises(InputError, match=r"column ('d'|3|4) holds whole numbers"):
+            call(table())
+
+
+def test_missing_entries_beside_whole_numbers_are_no_harm() -> None:
+    table = frame("Int64").mask(rows(value=1) == 1)
+    table.iloc[150, 3] = 2**60
+    check_exact("X", table)
+
+
+@pytest.mark.parametrize("unit", ["datetime64[ns]", "timedelta64[s]"])
+def test_times_are_no_numbers(unit: str) -> None:
+    with pytest.raises(InputTypeError, match="only real numbers are allowed"):
+        ep.FederatedPCA(2).fit({"A": rows(value=1).astype(unit)})
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "parquet", "feather", "h5", "zarr"])
+@pytest.mark.parametrize("memory", [None, 1 << 20])
+def test_files_are_refused_before_they_are_rounded(ending: str, memory: int | None, tmp_path: Path) -> None:
+    file = tmp_path / f"north.{ending}"
+    if ending == "npy":
+        np.save(file, rows())
+    elif ending == "npz":
+        np.savez(file, X=rows())
+    elif ending == "h5":
+        with pytest.importorskip("h5py").File(file, "w") as made:
+            made["X"] = rows()
+    elif ending == "zarr":
+        pytest.importorskip("zarr").save_array(str(file), rows())
+    else:
+        getattr(frame("int64"), f"to_{ending}")(file)
+    with pytest.raises(InputError, match=r"column ('d'|3) holds whole numbers that double precision rounds"):
+        read_table(file, memory=memory)
 
 
 def test_what_is_left_after_the_advice_has_all_its_digits() -> None:
@@ -135,6 +199,10 @@ def broken(form: str, how: str) -> Any:
         X.indptr[20] = 1_000_000
     elif how == "begin":
         X.indptr[0] = 3
+    elif how == "fractions":
+        X.indices = X.indices.astype(float)
+    elif how == "pairs":
+        X.data = np.stack([X.data, X.data], axis=1)
     elif how == "short":
         X.indptr = X.indptr[:-5]
     else:
@@ -142,7 +210,7 @@ def broken(form: str, how: str) -> Any:
     return X
 
 
-HOW = ["falling", "far", "peak", "begin", "short", "outside", "below"]
+HOW = ["falling", "far", "peak", "begin", "short", "fractions", "pairs", "outside", "below"]
 BROKEN = [(form, how) for form in ("csr", "csc", "bsr") for how in HOW] + [("coo", "far"), ("coo", "below")]
 
 
@@ -174,7 +242,14 @@ def test_whole_ones_are_let_through_as_they_are(form: str, shape: tuple[int, int
     np.testing.assert_array_equal(X.toarray(), np.eye(*shape))
 
 
-def test_room_behind_the_last_entry_is_no_harm() -> None:
-    X = scipy.sparse.csr_array(np.eye(4))
-    X.data, X.indices = np.append(X.data, [7.0, 8.0]), np.append(X.indices, [99, -1]).astype(X.indices.dtype)
-    check_entries_within("X", X)
+@pytest.mark.parametrize("solver", ["gram", "krylov"])
+def test_room_behind_the_last_entry_is_no_harm(solver: str) -> None:
+    """scipy does not look there, and what lies there may be anything."""
+    X = scipy.sparse.random(400, 60, 0.15, format="csr", random_state=0)
+    whole = ep.FederatedPCA(2, solver=solver, random_state=0).fit({"A": X, "B": X})
+    roomy = X.copy()
+    roomy.data, roomy.indices = np.append(X.data, [7.0, np.nan]), np.append(X.indices, [99, -1]).astype(X.indices.dtype)
+    pca = ep.FederatedPCA(2, solver=solver, random_state=0).fit({"A": roomy, "B": X})
+    np.testing.assert_array_equal(pca.components_, whole.components_)
+    np.testing.assert_array_equal(whole.transform(roomy), whole.transform(X))
+    assert len(roomy.data) == len(X.data) + 2

@@ -18,65 +18,83 @@ EXACT = 1 << 53
 """Up to this size all whole numbers are doubles."""
 
 
-def check_exact(name: str, X: Any, feature_names: Sequence[str] | None = None) -> None:
-    """Raise an InputError that names a column of X (array, sparse matrix, DataFrame or source) whose whole numbers double
+def check_exact(whose: str, X: Any, feature_names: Sequence[str] | None = None) -> None:
+    """Raise an InputError that names a column of X (array, sparse matrix, DataFrame, list or source) whose whole numbers double
     precision would round: times in nanoseconds, or identifiers.
 
     A spread that is small beside them would be made of rounding errors, which no estimate sees.  No number is printed.
 
-    >>> check_exact("A", np.array([[1, 2**60]]))
-    >>> check_exact("A", np.array([[1, 2**60 + 1]]))
+    >>> check_exact("X", np.array([[1, 2**60]]))
+    >>> check_exact("X", np.array([[1, 2**60 + 1]]))
     Traceback (most recent call last):
-    eigenpact.errors.InputError: site 'A': column 1 holds whole numbers that double precision rounds...
+    eigenpact.errors.InputError: X: column 1 holds whole numbers that double precision rounds...
     """
-    for columns, block in _long_whole(X):
+    for columns, block in _whole_numbers(X):
         rounded = _is_rounded(block)
         if rounded.any():
-            row, column = np.argwhere(rounded)[0]
-            j = int(np.broadcast_to(columns, block.shape)[row, column])
-            label = j if feature_names is None else feature_names[j]
-            raise InputError(
-                f"site {name!r}: column {label!r} holds whole numbers that double precision rounds, as it does most beyond 2^53; "
-                "subtract one number from the column, the same at every site, or leave it out; give X.astype(float) if rounding "
-                "does no harm"
-            )
+            j = int(np.broadcast_to(columns, block.shape)[rounded][0])
+            raise rounds(whose, j if feature_names is None else feature_names[j])
 
 
-def _long_whole(X: Any) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
-    """Blocks of eight-byte whole numbers of X (rows x columns; entries x 1 of a sparse matrix), each with the numbers of their
-    columns in X."""
+def rounds(whose: str, column: object) -> InputError:
+    """The error for a column of whole numbers that double precision rounds."""
+    return InputError(
+        f"{whose}: column {column!r} holds whole numbers that double precision rounds, as it does most beyond 2^53; subtract one "
+        "number from the column, the same at every site, or leave it out; give X.astype(float) if rounding does no harm"
+    )
+
+
+def _whole_numbers(X: Any) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
+    """Blocks of whole numbers of X that may be no doubles (rows x columns; entries x 1 of a sparse matrix), with the numbers of
+    their columns."""
     if hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "iloc"):
         for j, dtype in enumerate(X.dtypes):
-            if _is_long(dtype):
-                yield np.array([j]), np.asarray(X.iloc[:, j])[:, None]
+            if getattr(dtype, "kind", "") in "iu" and getattr(dtype, "itemsize", 8) == 8:
+                column = X.iloc[:, j] if isinstance(dtype, np.dtype) else X.iloc[:, j].dropna()
+                yield np.array([j]), np.asarray(column, dtype=f"{dtype.kind}8")[:, None]
         return
-    stored = X.array if isinstance(X, ArraySource) else X
-    if not _is_long(getattr(stored, "dtype", None)) or getattr(stored, "ndim", 2) != 2:
+    stored = X.array if isinstance(X, ArraySource) else _as_array(X) if isinstance(X, list | tuple) else X
+    kind = getattr(stored, "dtype", None)
+    may_round = isinstance(kind, np.dtype) and (kind.kind == "O" or (kind.kind in "iu" and kind.itemsize == 8))
+    if not may_round or getattr(stored, "ndim", 2) != 2:
         return
     if sparse.issparse(stored):
-        held = stored if stored.format in ("csr", "csc", "bsr", "coo") else stored.tocoo()
-        if _is_rounded(held.data).any():
-            held = held.tocoo()
+        if stored.format not in ("csr", "csc", "bsr", "coo") or any(_is_rounded(part).any() for part in _pieces(stored.data)):
+            held = stored.tocoo()
             yield held.col[:, None], held.data[:, None]
         return
-    n, d = stored.shape
-    step = max(1, BLOCK_ELEMENTS // max(1, d))
-    for first in range(0, n, step):
-        yield np.arange(d), np.asarray(stored[first : first + step])
+    for block in _pieces(stored):
+        yield np.arange(stored.shape[1]), np.asarray(block)
 
 
-def _is_long(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.itemsize == 8
+def _as_array(rows: Any) -> Any:
+    """Lists of lists as an array; None where they are none."""
+    try:
+        return np.asarray(rows)
+    except (ValueError, TypeError):
+        return None
+
+
+def _pieces(X: Any) -> Iterator[Any]:
+    """Some rows of X at a time."""
+    step = max(1, BLOCK_ELEMENTS // max(1, int(np.prod(X.shape[1:]))))
+    return (X[first : first + step] for first in range(0, X.shape[0], step))
 
 
 def _is_rounded(block: NDArray[Any]) -> NDArray[np.bool_]:
     """Which whole numbers are no doubles."""
+    if block.dtype.kind == "O":
+        return np.array([_of_python(value) for value in block.flat], dtype=bool).reshape(block.shape)
     if not block.size or (int(block.max()) <= EXACT and int(block.min()) >= -EXACT):
         return np.zeros(block.shape, dtype=bool)
     doubles, end = block.astype(np.float64), float(np.iinfo(block.dtype).max)  # itself rounded, up to a power of two
     beyond = doubles >= end
     rounded: NDArray[np.bool_] = beyond | (np.where(beyond, 0.0, doubles).astype(block.dtype) != block)
     return rounded
+
+
+def _of_python(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and abs(int(value)) > EXACT and int(float(value)) != int(value)
 
 
 def check_entries_within(whose: str, X: Any) -> None:
@@ -99,6 +117,8 @@ def _wrong_within(X: Any) -> str:
         return _outside(X.row, X.shape[0], "row") or _outside(X.col, X.shape[1], "column")
     if X.format not in ("csr", "csc", "bsr"):
         return ""
+    if X.indices.dtype.kind not in "iu" or X.indptr.dtype.kind not in "iu" or X.data.ndim != (3 if X.format == "bsr" else 1):
+        return "its indices, indptr or data are not arrays of the kind that scipy makes"
     high, wide = X.blocksize if X.format == "bsr" else (1, 1)
     lines, across = X.shape[0] // high, X.shape[1] // wide
     if X.format == "csc":
@@ -112,3 +132,19 @@ def _wrong_within(X: Any) -> str:
 def _outside(numbers: Any, end: int, what: str) -> str:
     outside = len(numbers) and (numbers.min() < 0 or numbers.max() >= end)
     return f"it has an entry in {what} {numbers.min() if numbers.min() < 0 else numbers.max()}, of {end}" if outside else ""
+
+
+def without_room(X: Any) -> Any:
+    """A CSR or CSC matrix without what lies behind its last entry, which some functions would read; X itself if there is none.
+
+    >>> X = sparse.csr_array(np.eye(2))
+    >>> X.data, X.indices = np.append(X.data, 7.0), np.append(X.indices, 1)
+    >>> len(without_room(X).data), len(X.data)
+    (2, 3)
+    """
+    if not sparse.issparse(X) or X.format not in ("csr", "csc"):
+        return X
+    end = int(X.indptr[-1])
+    if max(len(X.data), len(X.indices)) == end:
+        return X
+    return type(X)((X.data[:end], X.indices[:end], X.indptr), shape=X.shape)

@@ -39,7 +39,7 @@ def check_finite(name: str, X: Any, feature_names: Sequence[str] | None = None, 
     eigenpact.errors.InputError: site 'A': column 'bmi' has 1 NaN and 1 infinite...
     """
     check_numeric(name, X)
-    check_exact(name, X, feature_names)
+    check_exact(f"site {name!r}", X, feature_names)
     X = as_rows(X)
     if not isinstance(X, RowSource):
         X = X.tocsr() if sparse.issparse(X) else np.asarray(X)

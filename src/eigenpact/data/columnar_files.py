@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import EigenpactError, FileError, InputError, MissingExtraError
 from .array_files import check_expansion
+from .as_stored import check_exact
 from .cell_texts import number_text
 from .description import Description
 from .findings import Finding, raise_problems
@@ -154,7 +155,9 @@ class _Columns:
         return Table(rows.rows(), layout.names, named, texts=found, notes=self.notes)
 
     def _numbers(self, file: Path, column: Any, name: str) -> NDArray[np.float64]:
-        (arrow,) = _pyarrow()
+        arrow, types = _pyarrow("pyarrow.types")
+        if types.is_int64(column.type) or types.is_uint64(column.type):
+            check_exact(str(file), column.drop_null().to_numpy(zero_copy_only=False)[:, None], [name])
         try:
             return np.asarray(column.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False))
         except arrow.ArrowInvalid as error:

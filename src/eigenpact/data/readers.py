@@ -13,6 +13,7 @@ from scipy import sparse
 from ..errors import FileError, InputError, InputTypeError, ProblemsError
 from ..storage import check_regular
 from . import array_readers, columnar_files, genotype_files, grouped_files, spreadsheets, text_files  # noqa: F401 - register readers
+from .as_stored import check_exact
 from .budgets import in_pieces, memory_for_rows
 from .cell_texts import without_marks
 from .checks import check_numeric
@@ -208,6 +209,7 @@ def _checked(file: Path, table: Table) -> Table:
     """Check kind and shape, and make X float64 or float32, unless it holds genotypes or is no array."""
     X, names, ids = table.X, table.feature_names, table.row_ids
     check_numeric(site_name(file), X)
+    check_exact(str(file), X, names)
     if X.ndim != 2:
         raise InputError(f"{file} holds an array of shape {X.shape}; give a table, n_rows x n_features (see numpy.reshape)")
     if 0 in X.shape:

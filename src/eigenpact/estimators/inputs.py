@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from ..data.agreement import Agreement, Columns, SitePlan, agree_on_features, check_gaps
-from ..data.as_stored import check_entries_within, check_exact
+from ..data.as_stored import check_entries_within, check_exact, rounds, without_room
 from ..data.checks import (
     FOR_INFINITE,
     FOR_MISSING,
@@ -219,13 +219,14 @@ def _checked(
         return table if stays else Elsewhere(table)
     if not alone and getattr(table, "shape", (1,))[0] == 0:
         raise InputError(f"site {name!r} has no rows; leave it out or give it at least one row")
-    if hasattr(table, "columns"):
+    if hasattr(table, "columns") or getattr(getattr(table, "dtype", None), "kind", "") in ("m", "M"):
         check_numeric(name or "all sites", table)
     whose = f"site {name!r}" if name else "X"
     check_not_masked(whose, table)
     check_real(whose, table)
     check_entries_within(whose, table)
-    check_exact(name, table, _feature_names(table))
+    table = without_room(table)
+    check_exact(whose, table, _feature_names(table))
     stays = narrow and isinstance(table, np.ndarray) and table.dtype in NARROW
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, *(NARROW if stays else ())], "ensure_all_finite": False}
     prefix = "" if alone else f"{whose}: "
@@ -253,13 +254,16 @@ def check_new_rows(estimator: Any, X: Any, **options: Any) -> Any:
     check_is_fitted(estimator)
     if is_several_sites(X):
         raise InputError("give one table of rows; call once for each site, where the result is to stay")
-    X = Elsewhere(X) if is_elsewhere(X) and X.ndim == 2 else X
+    if is_elsewhere(X) and X.ndim == 2:
+        whole = array_api_compat.array_namespace(X).isdtype(X.dtype, "integral")
+        X = Elsewhere(_as_doubles("X", X) if whole else X)
     if is_on_disk(X) or isinstance(X, RowSource):
         return _new_rows_on_disk(estimator, X, missing=options.get("ensure_all_finite", True) is not True)
     check_table("X", X)
     check_not_masked("X", X)
     check_real("X", X)
     check_entries_within("X", X)
+    X = without_room(X)
     check_exact("X", X, _feature_names(X))
     try:
         rows = validate_data(estimator, X, reset=False, dtype=[np.float64, np.float32], **options)
@@ -278,9 +282,8 @@ def _checked_on_disk(name: str, table: Any, *, gaps: bool, finite: bool) -> RowS
     if np.dtype(table.dtype).kind not in "biuf":
         raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
     source: RowSource = as_rows(table)
-    if finite and isinstance(source, ArraySource) and source.stored.kind != "f":
-        check_exact(name, source)
-    elif finite:
+    check_exact(whose, source)
+    if finite and not (isinstance(source, ArraySource) and source.stored.kind != "f"):
         if isinstance(source, OnDevice):
             source.note_if_finite()
         check_finite(name, source, missing=gaps)
@@ -297,6 +300,16 @@ def _new_rows_on_disk(estimator: Any, X: Any, *, missing: bool) -> RowSource:
     return source
 
 
+def _as_doubles(whose: str, table: Any) -> Any:
+    """Whole numbers of another array library (n x d) in double precision, refused if that rounds them."""
+    xp = array_api_compat.array_namespace(table)
+    doubles = xp.astype(table, xp.float64)
+    same = xp.all(xp.astype(doubles, table.dtype) == table, axis=0)
+    if not bool(xp.all(same)):
+        raise rounds(whose, int(xp.argmin(xp.astype(same, xp.int64))))
+    return doubles
+
+
 def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> Any:
     """Rows of another array library (torch, cupy, ...), perhaps on a GPU: checked there, not copied to this side."""
     xp, whose = array_api_compat.array_namespace(table), f"site {name!r}" if name else "X"
@@ -305,7 +318,7 @@ def _checked_where_it_lies(name: str, table: Any, *, missing: bool = False) -> A
     if not xp.isdtype(table.dtype, ("integral", "real floating")):
         raise InputTypeError(f"{whose}: dtype {table.dtype} does not hold real numbers; convert it first")
     if xp.isdtype(table.dtype, "integral"):
-        table = xp.astype(table, xp.float64)
+        table = _as_doubles(whose, table)
     with np.errstate(over="ignore", invalid="ignore"):
         finite = bool(xp.isfinite(xp.sum(table)))  # no entry is NaN or infinite then; a sum that is may have overflowed
     infinite, nans = (0, 0) if finite else (int(xp.count_nonzero(mark(table))) for mark in (xp.isinf, xp.isnan))
