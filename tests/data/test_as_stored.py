@@ -125,6 +125,7 @@ def frame(dtype: str) -> pd.DataFrame:
         lambda: list(rows()),
         lambda: rows().astype(object),
         lambda: [[*map(float, range(4)), 2**70 + 1], [*map(float, range(4)), 1]],
+        lambda: [[1, 2, 3, 4, 10**400], [1, 2, 3, 4, 5]],
         lambda: rows().astype(">i8"),
         lambda: frame("int64"),
         lambda: frame("Int64"),
@@ -133,7 +134,21 @@ def frame(dtype: str) -> pd.DataFrame:
         lambda: frame("int64[pyarrow]"),
         lambda: pytest.importorskip("array_api_strict").asarray(rows()),
     ],
-    ids=["lists", "tuples", "rows", "objects", "huge", "big-endian", "frame", "Int64", "UInt64", "masked", "arrow", "elsewhere"],
+    ids=[
+        "lists",
+        "tuples",
+        "rows",
+        "objects",
+        "huge",
+        "endless",
+        "big-endian",
+        "frame",
+        "Int64",
+        "UInt64",
+        "masked",
+        "arrow",
+        "elsewhere",
+    ],
 )
 def test_they_are_refused_whatever_holds_them(table: Any) -> None:
     """A second stranger's findings: the first check looked at numpy's own arrays and columns alone."""

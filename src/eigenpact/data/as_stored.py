@@ -17,6 +17,9 @@ BLOCK_ELEMENTS = 1 << 20
 EXACT = 1 << 53
 """Up to this size all whole numbers are doubles."""
 
+ENDLESS = 1 << 1023
+"""From this size on none is taken for one."""
+
 
 def check_exact(whose: str, X: Any, feature_names: Sequence[str] | None = None) -> None:
     """Raise an InputError that names a column of X (array, sparse matrix, DataFrame, list or source) whose whole numbers double
@@ -94,7 +97,9 @@ def _is_rounded(block: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _of_python(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and abs(int(value)) > EXACT and int(float(value)) != int(value)
+    if not isinstance(value, int | np.integer) or abs(whole := int(value)) <= EXACT:
+        return False
+    return abs(whole) >= ENDLESS or int(float(whole)) != whole
 
 
 def check_entries_within(whose: str, X: Any) -> None:

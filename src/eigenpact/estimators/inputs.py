@@ -304,6 +304,8 @@ def _as_doubles(whose: str, table: Any) -> Any:
     """Whole numbers of another array library (n x d) in double precision, refused if that rounds them."""
     xp = array_api_compat.array_namespace(table)
     doubles = xp.astype(table, xp.float64)
+    if xp.iinfo(table.dtype).bits < 64:
+        return doubles
     same = xp.all(xp.astype(doubles, table.dtype) == table, axis=0)
     if not bool(xp.all(same)):
         raise rounds(whose, int(xp.argmin(xp.astype(same, xp.int64))))
