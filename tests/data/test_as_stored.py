@@ -189,6 +189,12 @@ def test_files_are_refused_before_they_are_rounded(ending: str, memory: int | No
         read_table(file, memory=memory)
 
 
+def test_names_that_are_too_few_are_told_first(tmp_path: Path) -> None:
+    np.savez(tmp_path / "north.npz", X=rows(), feature_names=np.array(["a", "b"]))
+    with pytest.raises(InputError, match="2 feature_names for a table of shape"):
+        read_table(tmp_path / "north.npz")
+
+
 def test_what_is_left_after_the_advice_has_all_its_digits() -> None:
     """Times in nanoseconds: one number subtracted at every site, and the answer is that of the spread."""
     rng = np.random.default_rng(0)
@@ -206,6 +212,10 @@ def broken(form: str, how: str) -> Any:
     X = scipy.sparse.random(400, 60, 0.15, format="csr", random_state=0).asformat(form)
     if form == "coo":
         X.row[5] = 400 if how == "far" else -1
+    elif form == "lil" and how == "short":
+        X.data[3] = X.data[3][:-1]
+    elif form == "lil":
+        X.rows[3][-1] = 1_000_000 if how == "far" else -1_000_000
     elif how == "falling":
         X.indptr[20] = 0
     elif how == "far":
@@ -227,6 +237,7 @@ def broken(form: str, how: str) -> Any:
 
 HOW = ["falling", "far", "peak", "begin", "short", "fractions", "pairs", "outside", "below"]
 BROKEN = [(form, how) for form in ("csr", "csc", "bsr") for how in HOW] + [("coo", "far"), ("coo", "below")]
+BROKEN += [("lil", "far"), ("lil", "below"), ("lil", "short")]
 
 
 @pytest.mark.parametrize(("form", "how"), BROKEN)

@@ -4,6 +4,7 @@ entries lie outside of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,10 @@ def _wrong_within(X: Any) -> str:
     """What is wrong with where entries lie; empty if nothing is, or if the format has no such numbers."""
     if X.format == "coo":
         return _outside(X.row, X.shape[0], "row") or _outside(X.col, X.shape[1], "column")
+    if X.format == "lil":
+        if list(map(len, X.rows)) != list(map(len, X.data)):
+            return "a row has not as many entries as columns of them"
+        return _outside(np.fromiter(chain.from_iterable(X.rows), dtype=np.int64), X.shape[1], "column")
     if X.format not in ("csr", "csc", "bsr"):
         return ""
     if X.indices.dtype.kind not in "iu" or X.indptr.dtype.kind not in "iu" or X.data.ndim != (3 if X.format == "bsr" else 1):

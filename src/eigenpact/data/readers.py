@@ -209,7 +209,6 @@ def _checked(file: Path, table: Table) -> Table:
     """Check kind and shape, and make X float64 or float32, unless it holds genotypes or is no array."""
     X, names, ids = table.X, table.feature_names, table.row_ids
     check_numeric(site_name(file), X)
-    check_exact(str(file), X, names)
     if X.ndim != 2:
         raise InputError(f"{file} holds an array of shape {X.shape}; give a table, n_rows x n_features (see numpy.reshape)")
     if 0 in X.shape:
@@ -217,6 +216,7 @@ def _checked(file: Path, table: Table) -> Table:
     for what, texts, length in (("feature_names", names, X.shape[1]), ("row_ids", ids, X.shape[0])):
         if texts is not None and len(texts) != length:
             raise InputError(f"{file} has {len(texts)} {what} for a table of shape {X.shape}; give {length}")
+    check_exact(str(file), X, names)
     if table.variants is not None or not (isinstance(X, np.ndarray) or sparse.issparse(X)):
         return table  # counts of genotypes, or rows that are read a block at a time
     wanted = np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64
